@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use crate::{
-    graph::{NO_NODE, Rows},
+    graph::{NO_NODE, SparseRows},
     random::Random,
-    work::{Pace, Stop, Work},
+    work::{Resources, StepCounter, StopCheck},
 };
 
 /// Source nodes of the betweenness computation.
@@ -52,9 +52,10 @@ impl Search {
     }
 
     fn power(&self, node: u32) -> u32 {
-        match self.large.is_empty() {
-            true => 0,
-            false => self.large.get(&node).copied().unwrap_or(0),
+        if self.large.is_empty() {
+            0
+        } else {
+            self.large.get(&node).copied().unwrap_or(0)
         }
     }
 
@@ -64,12 +65,11 @@ impl Search {
         let sum = &mut self.paths[other as usize];
         let top = known.max(power);
         *sum = *sum * down(top - known) + paths * down(top - power);
-        let top = match *sum > SCALE {
-            true => {
-                *sum /= SCALE;
-                top + 1
-            }
-            false => top,
+        let top = if *sum > SCALE {
+            *sum /= SCALE;
+            top + 1
+        } else {
+            top
         };
         if top > known {
             self.large.insert(other, top);
@@ -79,9 +79,10 @@ impl Search {
     /// The fraction of the paths to `other` that pass through `node`.
     fn share(&self, node: u32, other: u32) -> f64 {
         let share = self.paths[node as usize] / self.paths[other as usize];
-        match self.large.is_empty() {
-            true => share,
-            false => share * down(self.power(other).saturating_sub(self.power(node))),
+        if self.large.is_empty() {
+            share
+        } else {
+            share * down(self.power(other).saturating_sub(self.power(node)))
         }
     }
 }
@@ -101,12 +102,12 @@ fn down(times: u32) -> f64 {
 /// Per node, the number of shortest paths between other nodes that pass through it, as a fraction of all shortest paths
 /// of each pair. `rows` are simple; an undirected pair counts once. With `normalised`, relative to the number of pairs.
 /// Time: nodes × edges, or sample × edges; memory: 56 bytes a node and thread.
-pub fn betweenness<S: Stop>(
-    rows: &Rows,
+pub fn betweenness<S: StopCheck>(
+    rows: &SparseRows,
     undirected: bool,
     sample: Sample,
     normalised: bool,
-    work: &mut Work<'_, S>,
+    work: &mut Resources<'_, S>,
 ) -> Result<Vec<f64>, S::Error> {
     let count = rows.len();
     let mut sources: Vec<u32> = (0..count as u32).collect();
@@ -123,6 +124,8 @@ pub fn betweenness<S: Stop>(
     work.hold_bytes(count * (4 + PARTIAL_SUMS * (8 + Search::BYTES)))?;
     let steps = sources.len() * (count + rows.edge_count());
     let mut strands = vec![Vec::new(); PARTIAL_SUMS];
+    // A fixed number of partial sums, whatever the number of threads: floats are added in one order, so the result is
+    // the same on every machine.
     work.fill(&mut strands, 1, steps, |strand, scores, pace| {
         let scores = &mut scores[0];
         *scores = vec![0.0; count];
@@ -133,6 +136,7 @@ pub fn betweenness<S: Stop>(
         }
         Ok(())
     })?;
+    // A sample of the sources estimates the sum over all of them.
     let mut scale = count as f64 / sources.len().max(1) as f64;
     if undirected {
         scale /= 2.0; // each pair was seen from both its ends
@@ -151,12 +155,13 @@ pub fn betweenness<S: Stop>(
 }
 
 /// Counts the shortest paths from `source` to all others.
-fn count_paths<S: Stop>(
-    rows: &Rows,
+fn count_paths<S: StopCheck>(
+    rows: &SparseRows,
     source: u32,
     search: &mut Search,
-    pace: &mut Pace<'_, S>,
+    pace: &mut StepCounter<'_, S>,
 ) -> Result<(), S::Error> {
+    // Only what the last source reached is cleared: a source in a small component costs no pass over all nodes.
     for node in search.reached.drain(..) {
         search.distance[node as usize] = NO_NODE;
         search.paths[node as usize] = 0.0;
@@ -190,18 +195,20 @@ fn count_paths<S: Stop>(
 }
 
 /// Accumulates, from the farthest node back, the dependency of the source on each node.
-fn collect<S: Stop>(
-    rows: &Rows,
+fn collect<S: StopCheck>(
+    rows: &SparseRows,
     source: u32,
     search: &mut Search,
     scores: &mut [f64],
-    pace: &mut Pace<'_, S>,
+    pace: &mut StepCounter<'_, S>,
 ) -> Result<(), S::Error> {
+    // The reverse of the order of discovery: all successors of a node are complete before it (Brandes 2001).
     for node in search.reached.iter().rev().copied() {
         pace.count_steps(1 + rows.degree(node))?;
         let next = search.distance[node as usize] + 1;
         let mut sum = 0.0;
         for &other in rows.of(node) {
+            // An edge of the shortest-path graph: the predecessors are not stored, the distances tell them apart.
             if search.distance[other as usize] == next {
                 sum += search.share(node, other) * (1.0 + search.dependency[other as usize]);
             }
@@ -220,7 +227,10 @@ const PART: usize = 64;
 /// Closeness of each node: the number of nodes that it reaches divided by the sum of the distances to them, times the
 /// fraction of all nodes that it reaches (Wasserman and Faust 1994); 0 if it reaches none. Time: nodes × edges; memory:
 /// 8 bytes a node and thread.
-pub fn closeness<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<f64>, S::Error> {
+pub fn closeness<S: StopCheck>(
+    rows: &SparseRows,
+    work: &mut Resources<'_, S>,
+) -> Result<Vec<f64>, S::Error> {
     let count = rows.len();
     let steps = count.saturating_mul(count + rows.edge_count());
     let threads = work.threads_for(steps);

@@ -1,10 +1,10 @@
 //! Communities: label propagation (Raghavan, Albert, Kumara 2007) and Louvain (Blondel and others 2008).
 
 use crate::{
-    graph::Rows,
+    graph::SparseRows,
     group::renumber,
     random::Random,
-    work::{Stop, Work},
+    work::{Resources, StopCheck},
 };
 
 /// Sums of weights per group, for one node at a time.
@@ -47,11 +47,11 @@ impl Tally {
 /// among its neighbours, one node after another in an order that is shuffled in each iteration; ties keep the current
 /// label, or else are broken at random. It ends when an iteration changes nothing, or after `iterations`. Time:
 /// iterations × edges; memory: 24 bytes a node.
-pub fn label_propagation<S: Stop>(
-    rows: &Rows,
+pub fn label_propagation<S: StopCheck>(
+    rows: &SparseRows,
     iterations: usize,
     seed: u64,
-    work: &mut Work<'_, S>,
+    work: &mut Resources<'_, S>,
 ) -> Result<Vec<u32>, S::Error> {
     let count = rows.len();
     work.hold::<[u32; 6]>(count)?;
@@ -114,7 +114,7 @@ pub struct Louvain {
 
 /// A graph whose nodes are communities of the one below it.
 struct Level {
-    rows: Rows,
+    rows: SparseRows,
     /// Weight inside each node.
     loops: Vec<f64>,
     /// Weight at each node: of its edges, plus twice its inner weight.
@@ -124,10 +124,10 @@ struct Level {
 /// Per node its community, numbered in the order of their first nodes. Nodes move, one after another, to the
 /// neighbouring community that raises the modularity most; then communities become nodes, and so on until no node
 /// moves. `rows` are undirected. Time: passes × edges; memory: about 60 bytes a node and 24 an edge.
-pub fn louvain<S: Stop>(
-    rows: &Rows,
+pub fn louvain<S: StopCheck>(
+    rows: &SparseRows,
     settings: &Louvain,
-    work: &mut Work<'_, S>,
+    work: &mut Resources<'_, S>,
 ) -> Result<Vec<u32>, S::Error> {
     let count = rows.len();
     work.hold_bytes(count * 60 + rows.edge_count() * 24)?;
@@ -154,7 +154,7 @@ pub fn louvain<S: Stop>(
 }
 
 impl Level {
-    fn bottom<S: Stop>(rows: &Rows, work: &Work<'_, S>) -> Result<Self, S::Error> {
+    fn bottom<S: StopCheck>(rows: &SparseRows, work: &Resources<'_, S>) -> Result<Self, S::Error> {
         let own: Vec<u32> = (0..rows.len() as u32).collect();
         let mut level = merge(rows, &vec![0.0; rows.len()], &own, work)?;
         // A self loop occurs once in its row, any other edge in the rows of both its ends.
@@ -169,7 +169,11 @@ impl Level {
         Ok(level)
     }
 
-    fn merged<S: Stop>(&self, groups: &[u32], work: &Work<'_, S>) -> Result<Self, S::Error> {
+    fn merged<S: StopCheck>(
+        &self,
+        groups: &[u32],
+        work: &Resources<'_, S>,
+    ) -> Result<Self, S::Error> {
         let mut level = merge(&self.rows, &self.loops, groups, work)?;
         level.weigh();
         Ok(level)
@@ -188,12 +192,12 @@ impl Level {
     }
 
     /// Moves nodes as long as that raises the modularity; returns their groups and whether any node moved.
-    fn improve<S: Stop>(
+    fn improve<S: StopCheck>(
         &self,
         settings: &Louvain,
         total: f64,
         random: &mut Random,
-        work: &Work<'_, S>,
+        work: &Resources<'_, S>,
     ) -> Result<(Vec<u32>, bool), S::Error> {
         let count = self.rows.len();
         let mut pace = work.pace();
@@ -242,11 +246,11 @@ impl Level {
 
 /// The graph between groups, which are numbered without gaps: edges between the same two groups become one, and the
 /// edges within a group become its self loop.
-fn merge<S: Stop>(
-    rows: &Rows,
+fn merge<S: StopCheck>(
+    rows: &SparseRows,
     loops: &[f64],
     groups: &[u32],
-    work: &Work<'_, S>,
+    work: &Resources<'_, S>,
 ) -> Result<Level, S::Error> {
     let mut pace = work.pace();
     let count = groups.iter().max().map_or(0, |most| *most as usize + 1);
@@ -256,7 +260,7 @@ fn merge<S: Stop>(
     members.sort_unstable();
     let mut tally = Tally::new(count);
     let mut merged = Level {
-        rows: Rows::default(),
+        rows: SparseRows::default(),
         loops: vec![0.0; count],
         strength: Vec::new(),
     };
@@ -284,14 +288,14 @@ fn merge<S: Stop>(
             weights.push(tally.of(*to));
         }
     }
-    merged.rows = Rows::new(count, &edges, &weights, &mut pace)?;
+    merged.rows = SparseRows::new(count, &edges, &weights, &mut pace)?;
     Ok(merged)
 }
 
 /// Modularity: how much more weight lies within communities than expected at random (Newman 2004); the graph as in
 /// [`louvain`].
 #[cfg(test)]
-pub(super) fn modularity(rows: &Rows, communities: &[u32], resolution: f64) -> f64 {
+pub(super) fn modularity(rows: &SparseRows, communities: &[u32], resolution: f64) -> f64 {
     let mut inside = vec![0.0; rows.len()];
     let mut strength = vec![0.0; rows.len()];
     for node in 0..rows.len() as u32 {

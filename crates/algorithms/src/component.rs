@@ -1,14 +1,17 @@
 //! Connected components: weak by disjoint sets, strong by Tarjan's algorithm without recursion.
 
 use crate::{
-    graph::{NO_NODE, Rows},
+    graph::{NO_NODE, SparseRows},
     group::renumber,
-    work::{Stop, Work},
+    work::{Resources, StopCheck},
 };
 
 /// Per node the number of its weakly connected component, numbered in the order of their first nodes. Time: about nodes
 /// + edges; memory: 8 bytes a node.
-pub fn weak<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<u32>, S::Error> {
+pub fn weak<S: StopCheck>(
+    rows: &SparseRows,
+    work: &mut Resources<'_, S>,
+) -> Result<Vec<u32>, S::Error> {
     work.hold::<[u32; 2]>(rows.len())?;
     let mut pace = work.pace();
     let mut parents: Vec<u32> = (0..rows.len() as u32).collect();
@@ -45,7 +48,10 @@ fn find(parents: &mut [u32], mut node: u32) -> u32 {
 
 /// Per node the number of its strongly connected component, numbered in the order of their first nodes. Time: nodes +
 /// edges; memory: 32 bytes a node at most.
-pub fn strong<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<u32>, S::Error> {
+pub fn strong<S: StopCheck>(
+    rows: &SparseRows,
+    work: &mut Resources<'_, S>,
+) -> Result<Vec<u32>, S::Error> {
     let count = rows.len();
     work.hold::<[u32; 8]>(count)?;
     let mut pace = work.pace();

@@ -1,13 +1,16 @@
 //! Core numbers by removing nodes in the order of their degrees (Batagelj and Zaversnik 2003).
 
 use crate::{
-    graph::Rows,
-    work::{Stop, Work},
+    graph::SparseRows,
+    work::{Resources, StopCheck},
 };
 
 /// Per node the largest `k` such that it belongs to a subgraph in which every node has at least `k` neighbours. `rows`
 /// are undirected and simple. Time: nodes + edges; memory: 16 bytes a node.
-pub fn core_numbers<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<u32>, S::Error> {
+pub fn core_numbers<S: StopCheck>(
+    rows: &SparseRows,
+    work: &mut Resources<'_, S>,
+) -> Result<Vec<u32>, S::Error> {
     let count = rows.len();
     work.hold::<[u32; 4]>(count)?;
     let mut pace = work.pace();

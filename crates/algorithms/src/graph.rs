@@ -1,6 +1,6 @@
 //! The graph that an algorithm works on: rows of dense numbers, built once.
 
-use crate::work::{PACE, Pace, Stop};
+use crate::work::{PACE, StepCounter, StopCheck};
 
 /// No node.
 pub const NO_NODE: u32 = u32::MAX;
@@ -11,19 +11,19 @@ pub const NO_NODE: u32 = u32::MAX;
 /// 1]]`, ascending, parallel relationships repeated. `weights` is parallel to `targets`, or empty. Memory: 8 bytes a
 /// node, 4 an edge, 8 more with weights.
 #[derive(Clone, Debug, Default)]
-pub struct Rows {
+pub struct SparseRows {
     offsets: Vec<usize>,
     targets: Vec<u32>,
     weights: Vec<f64>,
 }
 
-impl Rows {
+impl SparseRows {
     /// From edges in any order. Counting sort: O(nodes + edges).
-    pub fn new<S: Stop>(
+    pub fn new<S: StopCheck>(
         nodes: usize,
         edges: &[(u32, u32)],
         weights: &[f64],
-        pace: &mut Pace<'_, S>,
+        pace: &mut StepCounter<'_, S>,
     ) -> Result<Self, S::Error> {
         let mut offsets = vec![0_usize; nodes + 1];
         for part in edges.chunks(PACE) {
@@ -71,7 +71,7 @@ impl Rows {
     }
 
     /// Sorts each row by target, and by weight among equal targets.
-    fn sort<S: Stop>(&mut self, pace: &mut Pace<'_, S>) -> Result<(), S::Error> {
+    fn sort<S: StopCheck>(&mut self, pace: &mut StepCounter<'_, S>) -> Result<(), S::Error> {
         let mut pairs: Vec<(u32, f64)> = Vec::new();
         for bounds in self.offsets.windows(2) {
             let range = bounds[0]..bounds[1];
@@ -138,7 +138,7 @@ impl Rows {
             .map(move |(at, target)| (*target, weights.get(at).copied().unwrap_or(1.0)))
     }
 
-    /// The weights of the edges of `node`, in the order of [`Rows::of`]; empty if edges have no weights.
+    /// The weights of the edges of `node`, in the order of [`SparseRows::of`]; empty if edges have no weights.
     #[inline]
     pub fn weights_of(&self, node: u32) -> &[f64] {
         self.weights
@@ -147,7 +147,7 @@ impl Rows {
     }
 
     /// The reversed edges. O(nodes + edges); rows are ascending.
-    pub fn reversed<S: Stop>(&self, pace: &mut Pace<'_, S>) -> Result<Self, S::Error> {
+    pub fn reversed<S: StopCheck>(&self, pace: &mut StepCounter<'_, S>) -> Result<Self, S::Error> {
         let nodes = self.len();
         let mut offsets = vec![0_usize; nodes + 1];
         for part in self.targets.chunks(PACE) {
@@ -159,6 +159,8 @@ impl Rows {
         for at in 0..nodes {
             offsets[at + 1] += offsets[at];
         }
+        // Counting sort: `next` is where the following edge of each row goes. Sources ascend, so the rows are sorted
+        // without a comparison.
         let mut next = offsets.clone();
         let mut targets = vec![0; self.targets.len()];
         let mut weights = vec![0.0; self.weights.len()];
@@ -181,10 +183,10 @@ impl Rows {
     }
 
     /// The undirected graph: each node with its neighbours of both directions; a self loop occurs once in its row.
-    pub fn undirected<S: Stop>(
+    pub fn undirected<S: StopCheck>(
         &self,
         reversed: &Self,
-        pace: &mut Pace<'_, S>,
+        pace: &mut StepCounter<'_, S>,
     ) -> Result<Self, S::Error> {
         let nodes = self.len();
         let mut offsets = Vec::with_capacity(nodes + 1);
@@ -201,6 +203,7 @@ impl Rows {
             });
             loop {
                 let next = match (ahead.peek(), back.peek()) {
+                    // Both rows are ascending: a merge keeps the result so.
                     (Some(a), Some(b)) if a.0 <= b.0 => ahead.next(),
                     (_, Some(_)) => back.next(),
                     (Some(_), None) => ahead.next(),
@@ -223,7 +226,7 @@ impl Rows {
     }
 
     /// The same rows without self loops and with each neighbour once. Weights are dropped.
-    pub fn simple<S: Stop>(&self, pace: &mut Pace<'_, S>) -> Result<Self, S::Error> {
+    pub fn simple<S: StopCheck>(&self, pace: &mut StepCounter<'_, S>) -> Result<Self, S::Error> {
         let mut offsets = Vec::with_capacity(self.offsets.len());
         let mut targets = Vec::with_capacity(self.targets.len());
         offsets.push(0);

@@ -1,7 +1,8 @@
 //! Graph algorithms over sparse rows of dense numbers.
 //!
-//! They know no database: [`Rows`] in, one result for each node out, as vectors. The caller reads the graph, numbers
-//! its nodes, and says when to stop ([`Stop`]) and how much memory may be taken ([`Work`]). Invariants:
+//! They know no database: [`SparseRows`] in, one result for each node out, as vectors. The caller reads the graph,
+//! numbers its nodes, and says when to stop ([`StopCheck`]) and how much memory may be taken ([`Resources`]).
+//! Invariants:
 //! - the same rows, settings and seed give the same results to the last bit, for any number of threads: parallel sums
 //!   are cut into parts of a fixed size, which are added in order;
 //! - memory is reserved before it is allocated, and cancellation is noticed within some milliseconds of work;
@@ -24,11 +25,11 @@ pub use self::{
     community::{Louvain, label_propagation, louvain},
     component::{strong, weak},
     core::core_numbers,
-    graph::{NO_NODE, Rows},
+    graph::{NO_NODE, SparseRows},
     pagerank::{PageRank, page_rank},
     path::{NodeDistance, distances},
     triangle::{Triangles, triangles},
-    work::{Pace, Stop, Work},
+    work::{Resources, StepCounter, StopCheck},
 };
 
 #[cfg(test)]

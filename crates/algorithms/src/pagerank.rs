@@ -1,8 +1,8 @@
 //! PageRank by power iteration (Brin and Page 1998), pulled over incoming edges.
 
 use crate::{
-    graph::Rows,
-    work::{Stop, Work},
+    graph::SparseRows,
+    work::{Resources, StopCheck},
 };
 
 /// Settings of PageRank.
@@ -23,11 +23,11 @@ const PART: usize = 4_096;
 
 /// The probability of being at each node; they sum to 1. A walk at a node without outgoing weight restarts. `back` is
 /// `rows` reversed. Time: iterations × (nodes + edges); memory: 24 bytes a node.
-pub fn page_rank<S: Stop>(
-    rows: &Rows,
-    back: &Rows,
+pub fn page_rank<S: StopCheck>(
+    rows: &SparseRows,
+    back: &SparseRows,
     settings: &PageRank,
-    work: &mut Work<'_, S>,
+    work: &mut Resources<'_, S>,
 ) -> Result<Vec<f64>, S::Error> {
     let count = rows.len();
     if count == 0 {
@@ -102,10 +102,10 @@ impl Starts {
     }
 }
 
-fn starts<S: Stop>(
+fn starts<S: StopCheck>(
     count: usize,
     sources: &[u32],
-    work: &mut Work<'_, S>,
+    work: &mut Resources<'_, S>,
 ) -> Result<Starts, S::Error> {
     if sources.is_empty() {
         return Ok(Starts::Anywhere(1.0 / count as f64));

@@ -3,8 +3,8 @@
 use std::{cmp::Ordering, collections::BinaryHeap};
 
 use crate::{
-    graph::{NO_NODE, Rows},
-    work::{PACE, Stop, Work},
+    graph::{NO_NODE, SparseRows},
+    work::{PACE, Resources, StopCheck},
 };
 
 /// A node that was reached.
@@ -21,10 +21,10 @@ pub struct NodeDistance {
 /// All nodes that are reachable from `source`, nearest first, then by number; the source itself is the first. Weights
 /// are not negative. Time: edges, × log(edges) with weights; memory: 28 bytes a node and, with weights, 16 an edge at
 /// worst.
-pub fn distances<S: Stop>(
-    rows: &Rows,
+pub fn distances<S: StopCheck>(
+    rows: &SparseRows,
     source: u32,
-    work: &mut Work<'_, S>,
+    work: &mut Resources<'_, S>,
 ) -> Result<Vec<NodeDistance>, S::Error> {
     let mut reached = if rows.is_weighted() {
         dijkstra(rows, source, work)?
@@ -35,10 +35,10 @@ pub fn distances<S: Stop>(
     Ok(reached)
 }
 
-fn levels<S: Stop>(
-    rows: &Rows,
+fn levels<S: StopCheck>(
+    rows: &SparseRows,
     source: u32,
-    work: &mut Work<'_, S>,
+    work: &mut Resources<'_, S>,
 ) -> Result<Vec<NodeDistance>, S::Error> {
     work.hold::<NodeDistance>(rows.len())?;
     work.hold::<bool>(rows.len())?;
@@ -91,10 +91,10 @@ impl Ord for Candidate {
     }
 }
 
-fn dijkstra<S: Stop>(
-    rows: &Rows,
+fn dijkstra<S: StopCheck>(
+    rows: &SparseRows,
     source: u32,
-    work: &mut Work<'_, S>,
+    work: &mut Resources<'_, S>,
 ) -> Result<Vec<NodeDistance>, S::Error> {
     let count = rows.len();
     work.hold::<NodeDistance>(count)?;

@@ -17,13 +17,14 @@ enum Ended {
 #[derive(Clone, Copy)]
 struct Flag<'f>(&'f AtomicBool);
 
-impl Stop for Flag<'_> {
+impl StopCheck for Flag<'_> {
     type Error = Ended;
 
     fn check(&self) -> Result<(), Ended> {
-        match self.0.load(Ordering::Relaxed) {
-            true => Err(Ended::Stopped),
-            false => Ok(()),
+        if self.0.load(Ordering::Relaxed) {
+            Err(Ended::Stopped)
+        } else {
+            Ok(())
         }
     }
 }
@@ -57,15 +58,15 @@ impl Sketch {
         }
     }
 
-    fn rows(&self) -> Rows {
+    fn rows(&self) -> SparseRows {
         rows(self.nodes, &self.edges, &[])
     }
 
-    fn weighted(&self) -> Rows {
+    fn weighted(&self) -> SparseRows {
         rows(self.nodes, &self.edges, &self.weights)
     }
 
-    fn both(&self, weighted: bool) -> Rows {
+    fn both(&self, weighted: bool) -> SparseRows {
         let rows = if weighted {
             self.weighted()
         } else {
@@ -75,7 +76,7 @@ impl Sketch {
     }
 
     /// Hops between all pairs, and how many shortest paths there are.
-    fn pairs(rows: &Rows) -> Vec<Vec<(usize, f64)>> {
+    fn pairs(rows: &SparseRows) -> Vec<Vec<(usize, f64)>> {
         (0..rows.len())
             .map(|source| {
                 let mut found = vec![(usize::MAX, 0.0); rows.len()];
@@ -103,22 +104,23 @@ impl Sketch {
     }
 }
 
-/// [`Rows::new`], never stopped; the same below.
-pub(super) fn rows(nodes: usize, edges: &[(u32, u32)], weights: &[f64]) -> Rows {
-    Rows::new(nodes, edges, weights, &mut Pace::new(&stop())).unwrap()
+/// [`SparseRows::new`], never stopped; the same below.
+pub(super) fn rows(nodes: usize, edges: &[(u32, u32)], weights: &[f64]) -> SparseRows {
+    SparseRows::new(nodes, edges, weights, &mut StepCounter::new(&stop())).unwrap()
 }
 
-pub(super) fn reversed(rows: &Rows) -> Rows {
-    rows.reversed(&mut Pace::new(&stop())).unwrap()
+pub(super) fn reversed(rows: &SparseRows) -> SparseRows {
+    rows.reversed(&mut StepCounter::new(&stop())).unwrap()
 }
 
-pub(super) fn undirected(rows: &Rows) -> Rows {
+pub(super) fn undirected(rows: &SparseRows) -> SparseRows {
     let back = reversed(rows);
-    rows.undirected(&back, &mut Pace::new(&stop())).unwrap()
+    rows.undirected(&back, &mut StepCounter::new(&stop()))
+        .unwrap()
 }
 
-pub(super) fn simple(rows: &Rows) -> Rows {
-    rows.simple(&mut Pace::new(&stop())).unwrap()
+pub(super) fn simple(rows: &SparseRows) -> SparseRows {
+    rows.simple(&mut StepCounter::new(&stop())).unwrap()
 }
 
 fn stop() -> Flag<'static> {
@@ -127,11 +129,11 @@ fn stop() -> Flag<'static> {
 
 /// Runs `job` with one thread and with three; the results must be equal.
 fn run<T: PartialEq + std::fmt::Debug>(
-    job: impl Fn(&mut Work<'_, Flag<'static>>) -> Result<T, Ended>,
+    job: impl Fn(&mut Resources<'_, Flag<'static>>) -> Result<T, Ended>,
 ) -> T {
     let mut hold = |_| Ok(());
-    let one = job(&mut Work::new(stop(), &mut hold).with_threads(1)).unwrap();
-    let three = job(&mut Work::new(stop(), &mut hold).with_threads(3)).unwrap();
+    let one = job(&mut Resources::new(stop(), &mut hold).with_threads(1)).unwrap();
+    let three = job(&mut Resources::new(stop(), &mut hold).with_threads(3)).unwrap();
     assert_eq!(one, three, "the number of threads shows");
     one
 }
@@ -517,7 +519,7 @@ fn long_chains_take_no_stack() {
     let edges: Vec<(u32, u32)> = (1..count).map(|node| (node - 1, node)).collect();
     let rows = rows(count as usize, &edges, &[]);
     let mut hold = |_| Ok(());
-    let mut work = Work::new(stop(), &mut hold);
+    let mut work = Resources::new(stop(), &mut hold);
     let components = strong(&rows, &mut work).unwrap();
     assert_eq!(components.last(), Some(&(count - 1)));
     assert_eq!(weak(&rows, &mut work).unwrap().iter().max(), Some(&0));
@@ -537,7 +539,7 @@ fn a_request_to_stop_is_seen_soon_and_memory_is_asked_for_first() {
     let stopped = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let mut hold = |_| Ok(());
-            let mut work = Work::new(Flag(&flag), &mut hold);
+            let mut work = Resources::new(Flag(&flag), &mut hold);
             betweenness(&rows, false, Sample::All, false, &mut work)
         });
         // In the middle of the work, which takes far longer.
@@ -549,6 +551,6 @@ fn a_request_to_stop_is_seen_soon_and_memory_is_asked_for_first() {
     assert!(started.elapsed() < Duration::from_secs(1));
 
     let mut hold = |_| Err(Ended::NoMemory);
-    let mut work = Work::new(stop(), &mut hold);
+    let mut work = Resources::new(stop(), &mut hold);
     assert_eq!(closeness(&rows, &mut work), Err(Ended::NoMemory));
 }

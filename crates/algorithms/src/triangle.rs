@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    graph::{NO_NODE, Rows},
-    work::{Stop, Work},
+    graph::{NO_NODE, SparseRows},
+    work::{Resources, StopCheck},
 };
 
 /// Triangle counts of a node.
@@ -21,10 +21,13 @@ const PART: usize = 512;
 
 /// The triangles of each node. `rows` are undirected and simple. Each edge is kept at its end of lower degree, whose
 /// row then has at most √(2·edges) entries. Time: edges × √edges at worst; memory: 28 bytes a node and 2 an edge.
-pub fn triangles<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<Triangles>, S::Error> {
+pub fn triangles<S: StopCheck>(
+    rows: &SparseRows,
+    work: &mut Resources<'_, S>,
+) -> Result<Vec<Triangles>, S::Error> {
     let count = rows.len();
     work.hold::<[u64; 2]>(count)?;
-    work.hold_bytes(Rows::bytes_for(count, rows.edge_count() / 2, false))?;
+    work.hold_bytes(SparseRows::bytes_for(count, rows.edge_count() / 2, false))?;
     let upward = upward(rows, work)?;
     let corners: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let parts = work.threads_for(upward.edge_count() * 8).max(1);
@@ -76,7 +79,10 @@ pub fn triangles<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<Tri
 }
 
 /// Each edge, only at its end of lower (degree, number).
-fn upward<S: Stop>(rows: &Rows, work: &Work<'_, S>) -> Result<Rows, S::Error> {
+fn upward<S: StopCheck>(
+    rows: &SparseRows,
+    work: &Resources<'_, S>,
+) -> Result<SparseRows, S::Error> {
     let mut pace = work.pace();
     let mut offsets = Vec::with_capacity(rows.len() + 1);
     let mut targets = Vec::with_capacity(rows.edge_count() / 2);
@@ -91,5 +97,5 @@ fn upward<S: Stop>(rows: &Rows, work: &Work<'_, S>) -> Result<Rows, S::Error> {
         );
         offsets.push(targets.len());
     }
-    Ok(Rows::from_rows(offsets, targets))
+    Ok(SparseRows::from_rows(offsets, targets))
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Tells an algorithm that it must stop.
-pub trait Stop: Sync {
+pub trait StopCheck: Sync {
     /// Why it must stop, or why memory was refused.
     type Error: Send;
 
@@ -22,7 +22,7 @@ const MAX_THREADS: usize = 16;
 pub(crate) const PACE: usize = 1 << 16;
 
 /// The resources of an algorithm: threads, memory, stop condition.
-pub struct Work<'a, S: Stop> {
+pub struct Resources<'a, S: StopCheck> {
     stop: S,
     threads: usize,
     /// Minimum steps of work for which threads are used.
@@ -30,7 +30,7 @@ pub struct Work<'a, S: Stop> {
     hold: &'a mut dyn FnMut(usize) -> Result<(), S::Error>,
 }
 
-impl<'a, S: Stop> Work<'a, S> {
+impl<'a, S: StopCheck> Resources<'a, S> {
     /// With one thread per processor. `hold` is called for every large allocation.
     pub fn new(stop: S, hold: &'a mut dyn FnMut(usize) -> Result<(), S::Error>) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -66,8 +66,8 @@ impl<'a, S: Stop> Work<'a, S> {
     }
 
     /// Counts steps on one thread.
-    pub(crate) fn pace(&self) -> Pace<'_, S> {
-        Pace::new(&self.stop)
+    pub(crate) fn pace(&self) -> StepCounter<'_, S> {
+        StepCounter::new(&self.stop)
     }
 
     /// Number of threads for this amount of work.
@@ -82,13 +82,13 @@ impl<'a, S: Stop> Work<'a, S> {
         out: &mut [T],
         part: usize,
         steps: usize,
-        fill: impl Fn(usize, &mut [T], &mut Pace<'_, S>) -> Result<R, S::Error> + Sync,
+        fill: impl Fn(usize, &mut [T], &mut StepCounter<'_, S>) -> Result<R, S::Error> + Sync,
     ) -> Result<Vec<R>, S::Error> {
         let queue = Mutex::new(out.chunks_mut(part.max(1)).enumerate());
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let stop = &self.stop;
         let worker = || -> Result<Vec<(usize, R)>, S::Error> {
-            let mut pace = Pace::new(stop);
+            let mut pace = StepCounter::new(stop);
             let mut done = Vec::new();
             while let Some((at, slice)) = next() {
                 done.push((at, fill(at * part.max(1), slice, &mut pace)?));
@@ -104,14 +104,14 @@ impl<'a, S: Stop> Work<'a, S> {
         len: usize,
         part: usize,
         steps: usize,
-        job: impl Fn(Range<usize>, &mut Pace<'_, S>) -> Result<R, S::Error> + Sync,
+        job: impl Fn(Range<usize>, &mut StepCounter<'_, S>) -> Result<R, S::Error> + Sync,
     ) -> Result<Vec<R>, S::Error> {
         let part = part.max(1);
         let queue = Mutex::new(0..len.div_ceil(part));
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let stop = &self.stop;
         let worker = || -> Result<Vec<(usize, R)>, S::Error> {
-            let mut pace = Pace::new(stop);
+            let mut pace = StepCounter::new(stop);
             let mut done = Vec::new();
             while let Some(at) = next() {
                 let range = at * part..((at + 1) * part).min(len);
@@ -165,12 +165,12 @@ fn in_order<R>(mut parts: Vec<(usize, R)>) -> Vec<R> {
 }
 
 /// Checks the clock and the cancel handle periodically, on one thread.
-pub struct Pace<'a, S: Stop> {
+pub struct StepCounter<'a, S: StopCheck> {
     stop: &'a S,
     left: usize,
 }
 
-impl<'a, S: Stop> Pace<'a, S> {
+impl<'a, S: StopCheck> StepCounter<'a, S> {
     /// Of work that `stop` may end.
     pub fn new(stop: &'a S) -> Self {
         Self { stop, left: PACE }

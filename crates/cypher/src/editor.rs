@@ -161,7 +161,7 @@ pub enum CompletionKind {
 
 /// Completion context of a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub struct CompletionContext {
     /// The range to replace: the word up to the cursor.
     pub span: Span,
     /// The word up to the cursor, without backquotes or `$`.
@@ -171,7 +171,7 @@ pub struct Cursor {
 }
 
 /// Completion context at a byte offset of a text.
-pub fn cursor(text: &str, at: usize) -> Cursor {
+pub fn cursor(text: &str, at: usize) -> CompletionContext {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
@@ -185,7 +185,7 @@ pub fn cursor(text: &str, at: usize) -> Cursor {
         } else {
             CompletionKind::Word
         };
-        return Cursor {
+        return CompletionContext {
             span: here,
             prefix: String::new(),
             place,
@@ -202,14 +202,14 @@ pub fn cursor(text: &str, at: usize) -> Cursor {
             (last.span, word[1..].to_owned(), tokens.len() - 1)
         }
         TokenKind::Parameter | TokenKind::Invalid(InvalidToken::Parameter) if touches => {
-            return Cursor {
+            return CompletionContext {
                 span: last.span,
                 prefix: word.trim_start_matches('$').trim_matches('`').to_owned(),
                 place: CompletionKind::Parameter,
             };
         }
         TokenKind::Invalid(InvalidToken::UnclosedString | InvalidToken::UnclosedComment) => {
-            return Cursor {
+            return CompletionContext {
                 span: here,
                 prefix: String::new(),
                 place: CompletionKind::Nothing,
@@ -218,14 +218,14 @@ pub fn cursor(text: &str, at: usize) -> Cursor {
         TokenKind::String | TokenKind::Integer | TokenKind::Float | TokenKind::Invalid(_)
             if touches =>
         {
-            return Cursor {
+            return CompletionContext {
                 span: here,
                 prefix: String::new(),
                 place: CompletionKind::Nothing,
             };
         }
         _ if ends_in_comment(&text[..at]) => {
-            return Cursor {
+            return CompletionContext {
                 span: here,
                 prefix: String::new(),
                 place: CompletionKind::Nothing,
@@ -233,7 +233,7 @@ pub fn cursor(text: &str, at: usize) -> Cursor {
         }
         _ => (here, String::new(), tokens.len()),
     };
-    Cursor {
+    CompletionContext {
         span,
         prefix,
         place: place(&tokens[..before], text),

@@ -181,9 +181,10 @@ impl<'t> Lexer<'t> {
         let digits = self.at;
         self.skip_while(is_name_part);
         let digits = &self.text[digits..self.at];
-        match !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix)) {
-            true => TokenKind::Integer,
-            false => TokenKind::Invalid(InvalidToken::Number),
+        if !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix)) {
+            TokenKind::Integer
+        } else {
+            TokenKind::Invalid(InvalidToken::Number)
         }
     }
 
@@ -333,9 +334,10 @@ fn hex(text: &str, from: usize, digits: usize) -> Result<u32, InvalidToken> {
     let digits = text
         .get(from..from + digits)
         .ok_or(InvalidToken::UnicodeEscape)?;
-    match digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        true => u32::from_str_radix(digits, 16).map_err(|_| InvalidToken::UnicodeEscape),
-        false => Err(InvalidToken::UnicodeEscape),
+    if digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        u32::from_str_radix(digits, 16).map_err(|_| InvalidToken::UnicodeEscape)
+    } else {
+        Err(InvalidToken::UnicodeEscape)
     }
 }
 

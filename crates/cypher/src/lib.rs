@@ -20,6 +20,6 @@ pub mod token;
 pub use error::{Detail, ParseError};
 pub use lexer::tokenize;
 pub use normalise::{Normalised, normalise, redact};
-pub use parser::{Limits, parse, parse_expression, parse_within};
+pub use parser::{ParseLimits, parse, parse_expression, parse_within};
 pub use print::{quote_name, quote_string, quote_variable};
 pub use span::{SourceText, Span};

@@ -224,7 +224,7 @@ fn path(inner: impl Strategy<Value = Expr> + Clone) -> impl Strategy<Value = Pat
             },
         );
     let step = (relationship, node()).prop_map(|(relationship, node)| PathStep {
-        link: Link::Relationship(Box::new(relationship)),
+        link: PatternLink::Relationship(Box::new(relationship)),
         node,
     });
     (node(), prop::collection::vec(step, 1..3)).prop_map(|(start, steps)| PathPattern {
@@ -309,9 +309,9 @@ fn suffixes(inner: BoxedStrategy<Expr>) -> BoxedStrategy<Expr> {
     let boxed = inner.prop_map(Box::new);
     let maybe = prop::option::of(boxed.clone());
     let types = prop::sample::select(vec![
-        ValueType::Integer,
-        ValueType::List(Box::new(ValueType::NotNull(Box::new(ValueType::String)))),
-        ValueType::Union(vec![ValueType::LocalTime, ValueType::ZonedDateTime]),
+        TypeExpr::Integer,
+        TypeExpr::List(Box::new(TypeExpr::NotNull(Box::new(TypeExpr::String)))),
+        TypeExpr::Union(vec![TypeExpr::LocalTime, TypeExpr::ZonedDateTime]),
     ]);
     prop_oneof![
         (boxed.clone(), ident()).prop_map(|(base, key)| make(ExprKind::Property { base, key })),

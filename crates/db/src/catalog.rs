@@ -8,7 +8,7 @@ use isomer_data::{
 };
 use isomer_exec::{Registry, is_component};
 use isomer_plan::catalog::{
-    Catalog, FunctionSignature, IndexFacts, IndexInfo, ProcedureSignature, ValueFacts,
+    FunctionSignature, IndexFacts, IndexInfo, PlannerCatalog, ProcedureSignature, ValueFacts,
 };
 use isomer_value::{IndexId, LabelId, PropId, TypeId};
 use rustc_hash::FxHashMap;
@@ -75,7 +75,7 @@ pub(crate) fn planned_version(transaction: &isomer_data::Transaction) -> u64 {
     transaction.catalog().schema_version() ^ convergent << 40
 }
 
-impl Catalog for PlanCatalog<'_> {
+impl PlannerCatalog for PlanCatalog<'_> {
     fn schema_version(&self) -> u64 {
         planned_version(self.transaction)
     }

@@ -68,8 +68,8 @@ impl From<isomer_value::ValueError> for Error {
 impl LayerError for isomer_plan::PlanError {
     fn lift(self) -> Error {
         let kind = match self.kind {
-            isomer_plan::ErrorKind::Unsupported => ErrorKind::Unsupported,
-            isomer_plan::ErrorKind::Limit => ErrorKind::Limit,
+            isomer_plan::PlanErrorKind::Unsupported => ErrorKind::Unsupported,
+            isomer_plan::PlanErrorKind::Limit => ErrorKind::Limit,
             _ => ErrorKind::Invalid,
         };
         let query = QueryError {

@@ -9,7 +9,7 @@ use isomer_exec::Limits;
 use isomer_plan::{
     Plan,
     expr::Expr,
-    physical::{Body, Mode, StatementClass},
+    physical::{Mode, PlanBody, StatementClass},
 };
 use isomer_value::{Map, Node, Value};
 
@@ -45,7 +45,7 @@ const MAX_BYTES: usize = 64 << 10;
 impl Point {
     /// The point read of a plan, if its columns are the node or its properties.
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
-        let Body::PointRead(point) = &plan.body else {
+        let PlanBody::PointRead(point) = &plan.body else {
             return None;
         };
         if plan.mode != Mode::Run || plan.class != StatementClass::Read {

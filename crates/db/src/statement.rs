@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use isomer_cypher::{Normalised, Span, ast::Literal};
 use isomer_data::{GraphRead, MemoryKind, Transaction};
-use isomer_exec::{Counters, ExecError, Execution, Options, Rows};
+use isomer_exec::{Counters, ExecError, Execution, ExecutionOptions, Rows};
 use isomer_plan::{
     Plan, PlanError,
     explain::text as plan_text,
@@ -222,7 +222,7 @@ impl Run {
         options.check_allowed(statement.ready.plan.class)?;
         let inner = &db.inner;
         let place = inner.running.enter(&statement.text, options.cancel.clone());
-        let mut options = Options {
+        let mut options = ExecutionOptions {
             limits: options.resolved_limits(&inner.options.limits),
             cancel: options.cancel.clone(),
             registry: inner.registry.clone(),
@@ -230,7 +230,7 @@ impl Run {
             csv_folder: inner.options.csv_folder.clone(),
             views: Some(inner.views.clone()),
             workers: inner.options.workers,
-            ..Options::default()
+            ..ExecutionOptions::default()
         };
         if let Some(rows) = inner.options.parallel_rows {
             options.parallel_rows = rows;

@@ -230,6 +230,7 @@ impl Accumulator {
                 return Ok(0);
             }
             bytes += value_bytes(value) + 16;
+            // Repetitions of the row add nothing to a set.
             times = 1;
         }
         match &mut self.state {
@@ -269,6 +270,7 @@ impl Accumulator {
                 let x = number(value, "stDev")?;
                 for _ in 0..times {
                     *count += 1.0;
+                    // The difference to the running mean is small, so that squares of large numbers do not cancel.
                     let distance = x - *mean;
                     *mean += distance / *count;
                     *squares += distance * (x - *mean);
@@ -329,9 +331,10 @@ impl Accumulator {
                 *value = saved.clone();
             }
             (State::Avg(mean, count), [Value::Bool(other), saved, number]) => {
-                *mean = match other {
-                    false => Mean::Number(ExactSum::from_value(saved).ok_or_else(lost)?),
-                    true => Mean::Other(saved.clone()),
+                *mean = if *other {
+                    Mean::Other(saved.clone())
+                } else {
+                    Mean::Number(ExactSum::from_value(saved).ok_or_else(lost)?)
                 };
                 *count = times(number).ok_or_else(lost)?;
             }

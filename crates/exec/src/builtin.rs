@@ -26,7 +26,7 @@ use isomer_value::Value;
 
 use crate::{
     error::{ErrorClass, ExecError, Result},
-    procedure::{Call, Procedure, Registry},
+    procedure::{CallContext, Procedure, Registry},
 };
 
 /// Pairs per read of a scan.
@@ -155,12 +155,13 @@ fn signature(kind: BucketProcedureKind) -> ProcedureSignature {
     };
     let mut parameters = vec![required("bucket", Kind::String)];
     parameters.extend(own);
-    let (results, mode) = match kind.writes() {
-        true => (Vec::new(), ProcedureMode::Write),
-        false => (
+    let (results, mode) = if kind.writes() {
+        (Vec::new(), ProcedureMode::Write)
+    } else {
+        (
             vec![required("key", Kind::Any), value()],
             ProcedureMode::Read,
-        ),
+        )
     };
     ProcedureSignature {
         name: kind.name().into(),
@@ -175,7 +176,7 @@ impl Procedure for BucketProcedure {
         &self.signature
     }
 
-    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
+    fn call(&self, arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
         let argument = |at: usize| arguments.get(at).unwrap_or(&Value::Null);
         let name = &self.signature.name;
         let bucket = argument(0)
@@ -275,7 +276,7 @@ struct Scan {
 }
 
 impl Scan {
-    fn run(self, bucket: &str, call: &mut Call<'_>) -> Result<()> {
+    fn run(self, bucket: &str, call: &mut CallContext<'_>) -> Result<()> {
         let range = KeyRange {
             start: &self.from,
             end: self.to.as_deref(),
@@ -306,7 +307,7 @@ impl Scan {
     }
 }
 
-fn delete(bucket: &str, from: &[u8], to: Option<&[u8]>, call: &mut Call<'_>) -> Result<()> {
+fn delete(bucket: &str, from: &[u8], to: Option<&[u8]>, call: &mut CallContext<'_>) -> Result<()> {
     let range = KeyRange {
         start: from,
         end: to,
@@ -315,7 +316,7 @@ fn delete(bucket: &str, from: &[u8], to: Option<&[u8]>, call: &mut Call<'_>) -> 
     Ok(())
 }
 
-fn get_many(name: &str, bucket: &str, keys: &Value, call: &mut Call<'_>) -> Result<()> {
+fn get_many(name: &str, bucket: &str, keys: &Value, call: &mut CallContext<'_>) -> Result<()> {
     let Value::List(keys) = keys else {
         return Err(refused(name, "keys come as a list".into()));
     };

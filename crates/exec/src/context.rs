@@ -6,18 +6,18 @@ use std::{
 };
 
 use isomer_data::{
-    Access, Catalog, ConvergentOwner, DataError, Direction, FileAbout, FileId, GraphRead, IdSet,
+    Catalog, ConvergentOwner, DataError, Direction, FileAbout, FileId, GraphRead, IdSet,
     NodeLabels, Transaction,
 };
 use isomer_plan::{
     Plan,
     expr::{LabelRef, LocalId, PropRef, TypeRef},
-    physical::{Notice, OpId},
+    physical::{Notice, OpId, PlanNames},
 };
 use isomer_value::{
     DatabaseId, Element, LabelId, Map, NodeId, PropId, RelId, Relationship, TypeId, Value, jiff,
 };
-use isomer_views::{Reader, Views, ViewsAt};
+use isomer_views::{ViewReader, Views, ViewsAt};
 
 use rustc_hash::FxHashMap;
 
@@ -27,6 +27,7 @@ use crate::{
     eval::{LastList, Remembered},
     function::{Environment, FieldQuery},
     limits::Watch,
+    names::{label_number, property_number, type_number},
     operator::{Child, Morsels},
     procedure::Registry,
     profiler::Profiler,
@@ -40,53 +41,112 @@ pub(crate) struct Run {
     pub(crate) parameters: Vec<Value>,
     pub(crate) locals: Vec<Value>,
     pub(crate) watch: Watch,
-    pub(crate) counters: Counters,
     pub(crate) registry: Arc<Registry>,
     /// Operator trees of expressions' sub-plans, by their root; removed while they run.
     pub(crate) subplans: FxHashMap<OpId, Child>,
     /// The read views at the transaction's version.
     pub(crate) views: ViewsAt,
+    pub(crate) host: Host,
+    pub(crate) report: Report,
+    pub(crate) caches: Caches,
+    pub(crate) deleted: Deleted,
+    pub(crate) threads: Threads,
+    numbers: NameNumbers,
+    surroundings: Surroundings,
+    /// State of the random number generator.
+    random: Cell<u64>,
+}
+
+/// What the program around the execution offers to it.
+#[derive(Default)]
+pub(crate) struct Host {
+    pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
+    /// The folder that queries may read files from.
+    pub(crate) csv_folder: Option<Arc<std::path::Path>>,
+    /// Source of [`Run::views`], for the threads of the execution.
+    pub(crate) views: Option<Arc<Views>>,
+}
+
+/// What the execution reports in addition to its rows.
+#[derive(Default)]
+pub(crate) struct Report {
+    pub(crate) counters: Counters,
+    /// Notices about the data that the execution met, in addition to those of the plan.
+    pub(crate) notices: Vec<Notice>,
     /// Measures the operators, if the execution is profiled.
     pub(crate) profiler: Option<Profiler>,
+}
+
+/// What expressions keep from one row for the next ones.
+#[derive(Default)]
+pub(crate) struct Caches {
     /// For `IN` over the same list in many rows.
     pub(crate) last_list: LastList,
     /// The list of element ids that was converted last, its kind, and the result.
     pub(crate) last_ids: RefCell<Option<LastIds>>,
     /// Cached reads of nodes, for statements that write nothing.
     pub(crate) remembered: Remembered,
-    pub(crate) deleted_nodes: IdSet,
-    pub(crate) deleted_rels: IdSet,
+    regexes: RefCell<FxHashMap<String, Arc<Regex>>>,
+}
+
+/// Entities that this statement deleted: later clauses may not read them.
+#[derive(Default)]
+pub(crate) struct Deleted {
+    pub(crate) nodes: IdSet,
+    pub(crate) rels: IdSet,
     /// Relationships that were deleted with a node and that a later `DELETE` of the statement must name.
     pub(crate) owed_rels: FxHashMap<RelId, NodeId>,
-    pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
-    /// The folder that queries may read files from.
-    pub(crate) csv_folder: Option<Arc<std::path::Path>>,
-    /// Notices about the data that the execution met, in addition to those of the plan.
-    pub(crate) notices: Vec<Notice>,
+}
+
+/// The threads that work for the execution, and the part of it that this state belongs to.
+pub(crate) struct Threads {
     /// Threads that may work for it at once, including its own.
     pub(crate) workers: usize,
     /// Minimum number of scanned nodes for which several threads are used.
-    pub(crate) parallel_rows: f64,
+    pub(crate) min_rows: f64,
     /// The shares of a scan, if this is the state of one of several threads.
     pub(crate) morsels: Option<Arc<Morsels>>,
     /// The index of the share that was taken last.
     pub(crate) share: u64,
-    /// Source of `views`.
-    pub(crate) all_views: Option<Arc<Views>>,
+}
+
+impl Default for Threads {
+    /// The execution's own thread alone.
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            min_rows: f64::INFINITY,
+            morsels: None,
+            share: 0,
+        }
+    }
+}
+
+/// Numbers of the names in the plan, by their references; none for a name that was not found yet.
+struct NameNumbers {
     labels: Vec<Option<LabelId>>,
     types: Vec<Option<TypeId>>,
     props: Vec<Option<PropId>>,
-    random: Cell<u64>,
-    regexes: RefCell<FxHashMap<String, Arc<Regex>>>,
-    statement_time: jiff::Timestamp,
-    transaction_time: jiff::Timestamp,
-    time_zone: jiff::tz::TimeZone,
+}
+
+impl NameNumbers {
+    fn look_up(names: &PlanNames, catalog: &Catalog) -> Self {
+        fn all<T>(names: &[Arc<str>], number: impl Fn(&str) -> Option<T>) -> Vec<Option<T>> {
+            names.iter().map(|name| number(name)).collect()
+        }
+        Self {
+            labels: all(&names.labels, |name| catalog.label_id(name)),
+            types: all(&names.types, |name| catalog.type_id(name)),
+            props: all(&names.properties, |name| catalog.prop_id(name)),
+        }
+    }
 }
 
 /// A list of element ids, kept alive so that its address stays unique; their kind; their numbers.
 type LastIds = (Arc<Vec<Value>>, Element, Value);
 
 /// External inputs: one clock and one seed per execution.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) statement_time: jiff::Timestamp,
     pub(crate) transaction_time: jiff::Timestamp,
@@ -104,52 +164,21 @@ impl Run {
         catalog: &Catalog,
     ) -> Self {
         Self {
-            labels: plan
-                .names
-                .labels
-                .iter()
-                .map(|name| catalog.label_id(name))
-                .collect(),
-            types: plan
-                .names
-                .types
-                .iter()
-                .map(|name| catalog.type_id(name))
-                .collect(),
-            props: plan
-                .names
-                .properties
-                .iter()
-                .map(|name| catalog.prop_id(name))
-                .collect(),
+            numbers: NameNumbers::look_up(&plan.names, catalog),
             locals: vec![Value::Null; plan.local_count],
             plan,
             parameters,
             watch,
-            counters: Counters::default(),
             registry,
             subplans: FxHashMap::default(),
             views: ViewsAt::none(),
-            profiler: None,
-            last_list: LastList::default(),
-            last_ids: RefCell::default(),
-            remembered: Remembered::default(),
-            deleted_nodes: IdSet::default(),
-            deleted_rels: IdSet::default(),
-            owed_rels: FxHashMap::default(),
-            running: None,
-            csv_folder: None,
-            notices: Vec::new(),
-            workers: 1,
-            parallel_rows: f64::INFINITY,
-            morsels: None,
-            share: 0,
-            all_views: None,
+            host: Host::default(),
+            report: Report::default(),
+            caches: Caches::default(),
+            deleted: Deleted::default(),
+            threads: Threads::default(),
             random: Cell::new(surroundings.seed),
-            regexes: RefCell::new(FxHashMap::default()),
-            statement_time: surroundings.statement_time,
-            transaction_time: surroundings.transaction_time,
-            time_zone: surroundings.time_zone,
+            surroundings,
         }
     }
 }
@@ -163,40 +192,40 @@ pub(crate) struct Cx<'a> {
 impl Cx<'_> {
     /// The transaction through the read views: all reads use it.
     #[inline]
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader::new(self.tx, &self.run.views)
+    pub(crate) fn reader(&self) -> ViewReader<'_> {
+        ViewReader::new(self.tx, &self.run.views)
     }
 
     /// The number of a label; none if no record ever had it.
     pub(crate) fn label(&mut self, label: LabelRef) -> Option<LabelId> {
-        let known = &mut self.run.labels[label.index()];
+        let known = &mut self.run.numbers.labels[label.index()];
         if known.is_none() {
-            *known = known_label(self.tx, &self.run.plan.names.labels[label.index()]);
+            *known = label_number(self.tx, &self.run.plan.names.labels[label.index()]);
         }
         *known
     }
 
     /// The number of a relationship type; none if no relationship ever had it.
     pub(crate) fn rel_type(&mut self, rel_type: TypeRef) -> Option<TypeId> {
-        let known = &mut self.run.types[rel_type.index()];
+        let known = &mut self.run.numbers.types[rel_type.index()];
         if known.is_none() {
-            *known = known_type(self.tx, &self.run.plan.names.types[rel_type.index()]);
+            *known = type_number(self.tx, &self.run.plan.names.types[rel_type.index()]);
         }
         *known
     }
 
     /// The number of a property name; none if no record ever had it.
     pub(crate) fn prop(&mut self, prop: PropRef) -> Option<PropId> {
-        let known = &mut self.run.props[prop.index()];
+        let known = &mut self.run.numbers.props[prop.index()];
         if known.is_none() {
-            *known = known_prop(self.tx, &self.run.plan.names.properties[prop.index()]);
+            *known = property_number(self.tx, &self.run.plan.names.properties[prop.index()]);
         }
         *known
     }
 
     /// The number of a property by its name; none if no record ever had it.
     pub(crate) fn known_key(&self, name: &str) -> Option<PropId> {
-        known_prop(self.tx, name)
+        property_number(self.tx, name)
     }
 
     /// The types that a pattern allows: none if it allows all; otherwise those that exist.
@@ -279,10 +308,8 @@ impl Run {
         morsels: Arc<Morsels>,
     ) -> Self {
         let surroundings = Surroundings {
-            statement_time: self.statement_time,
-            transaction_time: self.transaction_time,
-            time_zone: self.time_zone.clone(),
             seed: self.random.get().rotate_left(32) ^ number,
+            ..self.surroundings.clone()
         };
         let watch = self.watch.fork(transaction.store().memory());
         let mut run = Self::new(
@@ -293,13 +320,13 @@ impl Run {
             surroundings,
             transaction.names(),
         );
-        run.morsels = Some(morsels);
-        if let Some(views) = &self.all_views {
+        run.threads.morsels = Some(morsels);
+        if let Some(views) = &self.host.views {
             run.views = views.at(transaction);
-            run.all_views = Some(views.clone());
+            run.host.views = Some(views.clone());
         }
-        run.profiler = self
-            .profiler
+        let profiler = &self.report.profiler;
+        run.report.profiler = profiler
             .as_ref()
             .map(|profiler| Profiler::new(profiler.operators().len()));
         run
@@ -307,35 +334,35 @@ impl Run {
 
     /// Records for `PROFILE` that a read view answered an operator.
     pub(crate) fn note_view(&mut self, operator: OpId) {
-        if let Some(profiler) = &mut self.profiler {
+        if let Some(profiler) = &mut self.report.profiler {
             profiler.operator(operator).from_view = true;
         }
     }
 
     /// Records for `PROFILE` that an operator's fallback runs in its place.
     pub(crate) fn note_fallback(&mut self, operator: OpId) {
-        if let Some(profiler) = &mut self.profiler {
+        if let Some(profiler) = &mut self.report.profiler {
             profiler.operator(operator).fell_back = true;
         }
     }
 
     /// Records for `PROFILE` how many threads ran the chain below an exchange.
     pub(crate) fn note_threads(&mut self, exchange: OpId, threads: usize) {
-        if let Some(profiler) = &mut self.profiler {
+        if let Some(profiler) = &mut self.report.profiler {
             let profile = profiler.operator(exchange);
             profile.threads = profile.threads.max(threads as u64);
         }
     }
 
     fn check_node(&self, node: NodeId) -> Result<()> {
-        if self.deleted_nodes.contains(node.0) {
+        if self.deleted.nodes.contains(node.0) {
             return Err(ExecError::deleted(format!("node {node}")));
         }
         Ok(())
     }
 
     fn check_rel(&self, relationship: RelId) -> Result<()> {
-        if self.deleted_rels.contains(relationship.0) {
+        if self.deleted.rels.contains(relationship.0) {
             return Err(ExecError::deleted(format!("relationship {relationship}")));
         }
         Ok(())
@@ -401,7 +428,7 @@ impl Environment for Cx<'_> {
 
     fn node_property(&self, node: NodeId, name: &str) -> Result<Value> {
         self.check_node(node)?;
-        let Some(prop) = known_prop(self.tx, name) else {
+        let Some(prop) = property_number(self.tx, name) else {
             return Ok(Value::Null);
         };
         let mut column = [Vec::with_capacity(1)];
@@ -424,7 +451,7 @@ impl Environment for Cx<'_> {
 
     fn relationship_property(&self, relationship: &Relationship, name: &str) -> Result<Value> {
         self.run.check_rel(relationship.id)?;
-        let Some(prop) = known_prop(self.tx, name) else {
+        let Some(prop) = property_number(self.tx, name) else {
             return Ok(Value::Null);
         };
         let mut column = [Vec::with_capacity(1)];
@@ -449,7 +476,7 @@ impl Environment for Cx<'_> {
         element: Element,
         convert: &dyn Fn(&[Value]) -> Value,
     ) -> Result<Value> {
-        let mut last = self.run.last_ids.borrow_mut();
+        let mut last = self.run.caches.last_ids.borrow_mut();
         if let Some((list, kind, numbers)) = &*last
             && Arc::ptr_eq(list, ids)
             && *kind == element
@@ -463,11 +490,11 @@ impl Environment for Cx<'_> {
     }
 
     fn statement_time(&self) -> jiff::Timestamp {
-        self.run.statement_time
+        self.run.surroundings.statement_time
     }
 
     fn transaction_time(&self) -> jiff::Timestamp {
-        self.run.transaction_time
+        self.run.surroundings.transaction_time
     }
 
     fn real_time(&self) -> jiff::Timestamp {
@@ -475,7 +502,7 @@ impl Environment for Cx<'_> {
     }
 
     fn time_zone(&self) -> jiff::tz::TimeZone {
-        self.run.time_zone.clone()
+        self.run.surroundings.time_zone.clone()
     }
 
     /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -489,7 +516,7 @@ impl Environment for Cx<'_> {
     }
 
     fn regex(&self, pattern: &str) -> Result<Arc<Regex>> {
-        let mut regexes = self.run.regexes.borrow_mut();
+        let mut regexes = self.run.caches.regexes.borrow_mut();
         if let Some(regex) = regexes.get(pattern) {
             return Ok(regex.clone());
         }
@@ -514,7 +541,7 @@ impl Environment for Cx<'_> {
     fn degree(&self, node: NodeId, types: &[Arc<str>], direction: Direction) -> Result<u64> {
         let ids: Vec<TypeId> = types
             .iter()
-            .filter_map(|name| known_type(self.tx, name))
+            .filter_map(|name| type_number(self.tx, name))
             .collect();
         if ids.is_empty() && !types.is_empty() {
             return Ok(0);
@@ -587,45 +614,6 @@ impl Environment for Cx<'_> {
 
 /// Minimum size of a value for which the clock is checked before it is built.
 const MIN_CHECKED_BYTES: usize = 4096;
-
-/// The number of a label. A transaction that writes registers a new name: then what it does not find is observed like
-/// everything else (the label's membership, a record's content), and its own later use of the name does not conflict
-/// with its earlier reads. In a transaction that only reads, a missing name has no number and nothing is found.
-pub(crate) fn known_label(tx: &Transaction, name: &str) -> Option<LabelId> {
-    match tx.access() {
-        Access::Read => tx.name_ids().find_label(name),
-        // If a name cannot be registered, its absence is what was observed.
-        Access::Write => tx
-            .name_ids()
-            .intern_label(name)
-            .ok()
-            .or_else(|| tx.name_ids().find_label(name)),
-    }
-}
-
-/// Like [`known_label`], for a relationship type.
-pub(crate) fn known_type(tx: &Transaction, name: &str) -> Option<TypeId> {
-    match tx.access() {
-        Access::Read => tx.name_ids().find_type(name),
-        Access::Write => tx
-            .name_ids()
-            .intern_type(name)
-            .ok()
-            .or_else(|| tx.name_ids().find_type(name)),
-    }
-}
-
-/// Like [`known_label`], for a property name.
-pub(crate) fn known_prop(tx: &Transaction, name: &str) -> Option<PropId> {
-    match tx.access() {
-        Access::Read => tx.name_ids().find_prop(name),
-        Access::Write => tx
-            .name_ids()
-            .intern_prop(name)
-            .ok()
-            .or_else(|| tx.name_ids().find_prop(name)),
-    }
-}
 
 /// Maps a data-layer error to an error of the language, if there is one.
 pub(crate) fn write_error(error: DataError) -> ExecError {

@@ -170,9 +170,10 @@ impl<R: BufRead> Records<R> {
                     .into(),
             ));
         }
-        let field = match field.is_empty() {
-            true => None,
-            false => Some(self.text(field.to_vec())?),
+        let field = if field.is_empty() {
+            None
+        } else {
+            Some(self.text(field.to_vec())?)
         };
         Ok((field, rest))
     }

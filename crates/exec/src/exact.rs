@@ -38,9 +38,10 @@ impl ExactSum {
             self.other = Some(self.other.unwrap_or_default() + x);
             return;
         }
-        let (parts, x) = match x.abs() >= LARGE {
-            true => (&mut self.large, x / SCALE),
-            false => (&mut self.parts, x),
+        let (parts, x) = if x.abs() >= LARGE {
+            (&mut self.large, x / SCALE)
+        } else {
+            (&mut self.parts, x)
         };
         grow_by(parts, x, times);
     }

@@ -8,7 +8,7 @@ use std::{
 use isomer_data::{GraphRead, Savepoint, Transaction};
 use isomer_plan::{
     Plan,
-    physical::{Body, Mode, Notice, Op, OpId, StatementClass},
+    physical::{Mode, Notice, Op, OpId, PlanBody, StatementClass},
 };
 use isomer_value::{Map, Value, jiff};
 use isomer_views::Views;
@@ -27,7 +27,7 @@ use crate::{
 
 /// Inputs of an execution in addition to plan, parameters and transaction.
 #[derive(Clone)]
-pub struct Options {
+pub struct ExecutionOptions {
     /// Its limits.
     pub limits: Limits,
     /// Stops it from another thread.
@@ -52,7 +52,7 @@ pub struct Options {
     pub views: Option<Arc<Views>>,
 }
 
-impl Default for Options {
+impl Default for ExecutionOptions {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
@@ -112,7 +112,7 @@ impl Execution {
     pub fn start(
         plan: Arc<Plan>,
         parameters: &Map,
-        options: &Options,
+        options: &ExecutionOptions,
         transaction: &mut Transaction,
     ) -> Result<Self> {
         let depth = depth(&plan);
@@ -125,7 +125,7 @@ impl Execution {
         plan: Arc<Plan>,
         depth: usize,
         parameters: &Map,
-        options: &Options,
+        options: &ExecutionOptions,
         transaction: &mut Transaction,
     ) -> Result<Self> {
         let values = plan
@@ -151,13 +151,13 @@ impl Execution {
         };
         let body = match &plan.body {
             _ if plan.mode == Mode::Explain => State::Done,
-            Body::Pipeline(root) => State::Pipeline {
+            PlanBody::Pipeline(root) => State::Pipeline {
                 root: Child::build(&plan, *root, &Argument::root()),
                 produces: matches!(plan.operator(*root).op, Op::ProduceResult { .. }),
             },
-            Body::PointRead(_) => State::Point,
-            Body::Schema(_) => State::Schema,
-            Body::KillQuery(_) => State::Kill,
+            PlanBody::PointRead(_) => State::Point,
+            PlanBody::Schema(_) => State::Schema,
+            PlanBody::KillQuery(_) => State::Kill,
         };
         let profiled = plan.mode == Mode::Profile;
         let operator_count = plan.operators.len();
@@ -174,18 +174,18 @@ impl Execution {
             surroundings,
             &transaction.catalog(),
         );
-        run.running = options.running.clone();
-        run.csv_folder = options.csv_folder.clone();
-        run.parallel_rows = options.parallel_rows as f64;
-        run.workers = match options.workers {
+        run.host.running = options.running.clone();
+        run.host.csv_folder = options.csv_folder.clone();
+        run.threads.min_rows = options.parallel_rows as f64;
+        run.threads.workers = match options.workers {
             0 => cores(),
             workers => workers,
         };
         if let Some(views) = &options.views {
             run.views = views.at(transaction);
-            run.all_views = Some(views.clone());
+            run.host.views = Some(views.clone());
         }
-        run.profiler = profiled.then(|| Profiler::new(operator_count));
+        run.report.profiler = profiled.then(|| Profiler::new(operator_count));
         Ok(Self {
             run,
             depth,
@@ -252,17 +252,17 @@ impl Execution {
 
     /// The changes so far.
     pub fn counters(&self) -> &Counters {
-        &self.run.counters
+        &self.run.report.counters
     }
 
     /// Notices about the data that it met so far, in addition to those of the plan.
     pub fn notices(&self) -> &[Notice] {
-        &self.run.notices
+        &self.run.report.notices
     }
 
     /// Profiles per operator, by [`OpId`], if the plan says `PROFILE`.
     pub fn profile(&self) -> Option<&[OperatorProfile]> {
-        Some(self.run.profiler.as_ref()?.operators())
+        Some(self.run.report.profiler.as_ref()?.operators())
     }
 
     /// The profile of one operator, if the plan says `PROFILE`.
@@ -381,7 +381,7 @@ impl Execution {
     /// Rolls back the statement, or where that is impossible refuses the commit of the whole transaction.
     fn fail(&mut self, transaction: &mut Transaction) -> Result<()> {
         self.body = State::Done;
-        self.run.counters = Counters::default();
+        self.run.report.counters = Counters::default();
         let Some(mark) = self.mark.take() else {
             return Ok(());
         };
@@ -461,7 +461,7 @@ fn on_deep_stack<T: Send>(depth: usize, work: impl FnOnce() -> Result<T> + Send)
 /// Cancels another query.
 fn kill(cx: &mut Cx<'_>) -> Result<()> {
     let plan = cx.run.plan.clone();
-    let Body::KillQuery(id) = &plan.body else {
+    let PlanBody::KillQuery(id) = &plan.body else {
         return Err(ExecError::Internal("a kill without its query".into()));
     };
     let empty = Chunk::new(1, 0);
@@ -473,7 +473,7 @@ fn kill(cx: &mut Cx<'_>) -> Result<()> {
         },
         cx,
     )?;
-    match &cx.run.running {
+    match &cx.run.host.running {
         Some(running) if running.kill(&id) => Ok(()),
         Some(_) => Err(ExecError::raised(
             ErrorClass::EntityNotFound,
@@ -539,7 +539,7 @@ fn figures_text(figures: &OperatorProfile, expected: Option<(f64, bool)>) -> Str
 /// all. Below a limit, which stops them early, only a higher row count than estimated is significant.
 fn comparable(plan: &Plan, profile: &[OperatorProfile]) -> Vec<Option<(f64, bool)>> {
     let mut expected = vec![None; plan.operators.len()];
-    let isomer_plan::physical::Body::Pipeline(root) = plan.body else {
+    let isomer_plan::physical::PlanBody::Pipeline(root) = plan.body else {
         return expected;
     };
     let mut open = vec![(root, false)];

@@ -23,7 +23,7 @@ use isomer_value::Value;
 
 use crate::{
     error::{ErrorClass, ExecError, Result, shown},
-    procedure::{Call, Procedure, Registry},
+    procedure::{CallContext, Procedure, Registry},
 };
 
 /// Folder entries per read.
@@ -137,7 +137,7 @@ impl Procedure for FileProcedure {
         &self.signature
     }
 
-    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
+    fn call(&self, arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
         let name = &self.signature.name;
         let path = path_of(name, arguments.first())?;
         match self.kind {
@@ -170,7 +170,7 @@ impl Procedure for FileProcedure {
     }
 }
 
-fn list(folder: &str, call: &mut Call<'_>) -> Result<()> {
+fn list(folder: &str, call: &mut CallContext<'_>) -> Result<()> {
     let inside = folder.trim_end_matches('/');
     let mut after: Option<String> = None;
     loop {
@@ -178,9 +178,10 @@ fn list(folder: &str, call: &mut Call<'_>) -> Result<()> {
             .transaction()
             .files()
             .list_folder(folder, after.as_deref(), PAGE)?;
-        after = match page.len() == PAGE {
-            true => page.last().map(|(name, _)| name.clone()),
-            false => None,
+        after = if page.len() == PAGE {
+            page.last().map(|(name, _)| name.clone())
+        } else {
+            None
         };
         for (name, about) in page {
             call.emit(row(inside, &name, &about))?;

@@ -141,7 +141,7 @@ fn read_in<T: Send>(
     ids: &[NodeId],
     make: impl Fn(NodeId, Option<Arc<NodeContent>>) -> T + Sync,
 ) -> Result<Vec<T>> {
-    let threads = (ids.len() / RECORDS_PER_THREAD).min(cx.run.workers);
+    let threads = (ids.len() / RECORDS_PER_THREAD).min(cx.run.threads.workers);
     let forks: Option<Vec<Transaction>> = (1..threads).map(|_| cx.tx.fork()).collect();
     let mut made = Vec::with_capacity(ids.len());
     let forks = match forks {
@@ -215,9 +215,10 @@ impl Room {
                 .node_contents_within(rest, READ_BYTES, &mut found)?;
             let is_last = found.len() >= rest.len();
             // Of the last records, which are small together, only the last one may be large.
-            let counted = match is_last {
-                true => &found[found.len().saturating_sub(1)..],
-                false => &found[..],
+            let counted = if is_last {
+                &found[found.len().saturating_sub(1)..]
+            } else {
+                &found[..]
             };
             let bytes: usize = counted.iter().flatten().map(own_content_bytes).sum();
             let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -26,6 +26,7 @@ mod files;
 mod function;
 mod hydrate;
 mod limits;
+mod names;
 mod operator;
 mod pattern;
 mod point;
@@ -39,8 +40,8 @@ mod tests;
 mod value_size;
 
 pub use error::{ErrorClass, ExecError, Result};
-pub use execution::{Execution, Options};
+pub use execution::{Execution, ExecutionOptions};
 pub use function::is_component;
 pub use limits::{CancelHandle, Limits, Stop};
-pub use procedure::{Call, Procedure, Registry, ScalarFunction};
+pub use procedure::{CallContext, Procedure, Registry, ScalarFunction};
 pub use result::{Counters, OperatorProfile, Rows, RunningQueries};

@@ -86,7 +86,7 @@ impl Stop {
 }
 
 /// Graph algorithms stop with their query.
-impl isomer_algorithms::Stop for Stop {
+impl isomer_algorithms::StopCheck for Stop {
     type Error = ExecError;
 
     fn check(&self) -> Result<()> {
@@ -435,13 +435,15 @@ impl Watch {
         let around = self.evaluation.get();
         self.evaluation.set(Evaluation {
             start,
-            end_above: match can_end_early {
-                true => start.saturating_add(self.batch_bytes),
-                false => usize::MAX,
+            end_above: if can_end_early {
+                start.saturating_add(self.batch_bytes)
+            } else {
+                usize::MAX
             },
-            frees_above: match can_end_early {
-                true => start.min(around.frees_above),
-                false => around.frees_above,
+            frees_above: if can_end_early {
+                start.min(around.frees_above)
+            } else {
+                around.frees_above
             },
         });
         around

@@ -1,6 +1,6 @@
 //! Fast path of point reads: one record by its key, without a pipeline.
 
-use isomer_plan::{expr::Expr, physical::Body};
+use isomer_plan::{expr::Expr, physical::PlanBody};
 
 use crate::{
     chunk::Chunk,
@@ -15,7 +15,7 @@ use crate::{
 /// Reads the record and makes its row.
 pub(crate) fn read(cx: &mut Cx<'_>, rows: &mut Rows) -> Result<()> {
     let plan = cx.run.plan.clone();
-    let Body::PointRead(point) = &plan.body else {
+    let PlanBody::PointRead(point) = &plan.body else {
         return Err(ExecError::Internal("a point read without its plan".into()));
     };
     let empty = Chunk::default();

@@ -7,8 +7,8 @@ use isomer_data::{
     IndexSpec, SchemaChange, ValueType,
 };
 use isomer_plan::{
-    expr::{Comparison, ValueType as Word},
-    physical::Body,
+    expr::{Comparison, TypeExpr},
+    physical::PlanBody,
     schema::{
         FieldRule, IndexedPath, PropertyPath, Requirement, Rule, SchemaCommand, SchemaTarget,
     },
@@ -23,7 +23,7 @@ use crate::{
 /// Runs the plan's schema command.
 pub(crate) fn change(cx: &mut Cx<'_>) -> Result<()> {
     let plan = cx.run.plan.clone();
-    let Body::Schema(command) = &plan.body else {
+    let PlanBody::Schema(command) = &plan.body else {
         return Err(ExecError::Internal(
             "a schema change without its command".into(),
         ));
@@ -44,11 +44,11 @@ pub(crate) fn change(cx: &mut Cx<'_>) -> Result<()> {
         let outcome = outcome?;
         let (created, dropped) = (outcome.created.len() as u64, outcome.dropped.len() as u64);
         if counts_index {
-            cx.run.counters.indexes_added += created;
-            cx.run.counters.indexes_removed += dropped;
+            cx.run.report.counters.indexes_added += created;
+            cx.run.report.counters.indexes_removed += dropped;
         } else {
-            cx.run.counters.constraints_added += created;
-            cx.run.counters.constraints_removed += dropped;
+            cx.run.report.counters.constraints_added += created;
+            cx.run.report.counters.constraints_removed += dropped;
         }
     }
     Ok(())
@@ -297,24 +297,24 @@ fn indexed_field(path: &IndexedPath) -> Result<IndexField> {
     }
 }
 
-fn value_types(word: &Word) -> Result<Vec<ValueType>> {
+fn value_types(word: &TypeExpr) -> Result<Vec<ValueType>> {
     Ok(match word {
-        Word::Boolean => vec![ValueType::Bool],
-        Word::Integer => vec![ValueType::Int],
-        Word::Float => vec![ValueType::Float],
-        Word::Number => vec![ValueType::Number],
-        Word::String => vec![ValueType::String],
-        Word::Bytes => vec![ValueType::Bytes],
-        Word::Date => vec![ValueType::Date],
-        Word::LocalTime => vec![ValueType::LocalTime],
-        Word::ZonedTime => vec![ValueType::ZonedTime],
-        Word::LocalDateTime => vec![ValueType::LocalDateTime],
-        Word::ZonedDateTime => vec![ValueType::ZonedDateTime],
-        Word::Duration => vec![ValueType::Duration],
-        Word::Point => vec![ValueType::Point],
-        Word::Map => vec![ValueType::Map],
-        Word::List(of) if **of == Word::Any => vec![ValueType::List],
-        Word::Union(words) => {
+        TypeExpr::Boolean => vec![ValueType::Bool],
+        TypeExpr::Integer => vec![ValueType::Int],
+        TypeExpr::Float => vec![ValueType::Float],
+        TypeExpr::Number => vec![ValueType::Number],
+        TypeExpr::String => vec![ValueType::String],
+        TypeExpr::Bytes => vec![ValueType::Bytes],
+        TypeExpr::Date => vec![ValueType::Date],
+        TypeExpr::LocalTime => vec![ValueType::LocalTime],
+        TypeExpr::ZonedTime => vec![ValueType::ZonedTime],
+        TypeExpr::LocalDateTime => vec![ValueType::LocalDateTime],
+        TypeExpr::ZonedDateTime => vec![ValueType::ZonedDateTime],
+        TypeExpr::Duration => vec![ValueType::Duration],
+        TypeExpr::Point => vec![ValueType::Point],
+        TypeExpr::Map => vec![ValueType::Map],
+        TypeExpr::List(of) if **of == TypeExpr::Any => vec![ValueType::List],
+        TypeExpr::Union(words) => {
             let mut all = Vec::new();
             for word in words {
                 all.extend(value_types(word)?);

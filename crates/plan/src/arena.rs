@@ -7,7 +7,7 @@ use isomer_value::Value;
 use rustc_hash::FxHashMap;
 
 use crate::expr::{Kind, LabelRef, LocalId, ParamId, PropRef, RegisteredRef, SlotId, TypeRef};
-use crate::physical::{Names, Op, OpId, Operator, SlotInfo};
+use crate::physical::{Op, OpId, Operator, PlanNames, SlotInfo};
 
 /// Numbers names in order of first use.
 #[derive(Debug, Default)]
@@ -127,8 +127,8 @@ impl Arena {
         self.operators[op.index()].rows
     }
 
-    pub fn names(&self) -> Names {
-        Names {
+    pub fn names(&self) -> PlanNames {
+        PlanNames {
             labels: self.labels.names.clone(),
             types: self.types.names.clone(),
             properties: self.properties.names.clone(),

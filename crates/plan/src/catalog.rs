@@ -10,7 +10,7 @@ use crate::expr::Kind;
 use crate::schema::PropertyPath;
 
 /// The planner's view of one database at one version.
-pub trait Catalog {
+pub trait PlannerCatalog {
     /// Changes with every change of indexes, constraints, procedures and functions. New names and counts do not change
     /// it: plans stay correct then, but their estimates become outdated.
     fn schema_version(&self) -> u64;
@@ -306,7 +306,7 @@ impl MockCatalog {
     }
 }
 
-impl Catalog for MockCatalog {
+impl PlannerCatalog for MockCatalog {
     fn schema_version(&self) -> u64 {
         1
     }

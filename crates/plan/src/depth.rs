@@ -1,14 +1,14 @@
 //! How deep running a plan recurses.
 
 use crate::expr::Expr;
-use crate::physical::{Body, OpId, Plan};
+use crate::physical::{OpId, Plan, PlanBody};
 use crate::solve::for_each_expr;
 
 impl Plan {
     /// The most operators that are nested within each other while it runs, those of sub-plans included: a pull recurses
     /// that deep. Fallbacks count as nested in their operator, which passes on their rows.
     pub fn depth(&self) -> usize {
-        let Body::Pipeline(root) = self.body else {
+        let PlanBody::Pipeline(root) = self.body else {
             return 1;
         };
         let mut depths = vec![0; self.operators.len()];
@@ -54,7 +54,7 @@ mod tests {
         let catalog = MockCatalog::new()
             .with_label("N", 20_000)
             .with_type("R", 60_000);
-        let plan = crate::prepare(query, &catalog, &crate::Options::default()).unwrap();
+        let plan = crate::prepare(query, &catalog, &crate::PlanningOptions::default()).unwrap();
         (plan.operators.len(), plan.depth())
     }
 

@@ -6,7 +6,7 @@ use isomer_cypher::Span;
 
 /// The classes of errors, as openCypher names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ErrorKind {
+pub enum PlanErrorKind {
     /// The statement contains something that the language does not allow.
     SyntaxError,
     /// It is allowed but meaningless.
@@ -25,7 +25,7 @@ pub enum ErrorKind {
     Limit,
 }
 
-impl ErrorKind {
+impl PlanErrorKind {
     /// Its openCypher name.
     pub fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl ErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
     /// The class of error.
-    pub kind: ErrorKind,
+    pub kind: PlanErrorKind,
     /// openCypher's name of the detail, such as `UndefinedVariable`.
     pub detail: &'static str,
     /// The message, with the names and values.
@@ -59,12 +59,12 @@ pub struct PlanError {
 impl PlanError {
     /// A syntax error (in openCypher's sense: found before running) at a position.
     pub fn syntax(detail: &'static str, message: impl Into<String>, span: Span) -> Self {
-        Self::new(ErrorKind::SyntaxError, detail, message, span)
+        Self::new(PlanErrorKind::SyntaxError, detail, message, span)
     }
 
     /// An error of some kind at a position.
     pub fn new(
-        kind: ErrorKind,
+        kind: PlanErrorKind,
         detail: &'static str,
         message: impl Into<String>,
         span: Span,
@@ -81,7 +81,7 @@ impl PlanError {
     /// A feature of the language that this planner does not implement.
     pub fn unsupported(what: impl fmt::Display, span: Span) -> Self {
         Self::new(
-            ErrorKind::Unsupported,
+            PlanErrorKind::Unsupported,
             "NotImplemented",
             format!("{what} is not supported yet"),
             span,

@@ -12,10 +12,10 @@ use isomer_value::{Map, Value, json as value_json};
 use rustc_hash::FxHashSet;
 
 use crate::expr::{Expr, Subquery};
-use crate::physical::{Body, Op, OpId, Plan};
+use crate::physical::{Op, OpId, Plan, PlanBody};
 use crate::solve::for_each_expr;
 
-pub use expression::Printer;
+pub use expression::ExprPrinter;
 
 /// The profile of an operator, appended to its line: `PROFILE` gives rows, time and memory here.
 pub type Annotate<'a> = &'a dyn Fn(OpId) -> Option<String>;
@@ -28,19 +28,19 @@ pub fn text(plan: &Plan) -> String {
 
 /// Like [`text`], but with `?` in place of every constant and without estimates, for output that must not show data.
 pub fn outline(plan: &Plan) -> String {
-    printed(plan, &Printer::without_values(plan), &|_| None)
+    printed(plan, &ExprPrinter::without_values(plan), &|_| None)
 }
 
 /// Like [`text`], with an annotation on each operator's line.
 pub fn annotated_text(plan: &Plan, annotate: Annotate<'_>) -> String {
-    printed(plan, &Printer::new(plan), annotate)
+    printed(plan, &ExprPrinter::new(plan), annotate)
 }
 
-fn printed(plan: &Plan, printer: &Printer<'_>, annotate: Annotate<'_>) -> String {
+fn printed(plan: &Plan, printer: &ExprPrinter<'_>, annotate: Annotate<'_>) -> String {
     let mut out = String::new();
     match &plan.body {
-        Body::Pipeline(root) => print_tree(plan, printer, *root, annotate, &mut out),
-        Body::PointRead(read) => {
+        PlanBody::Pipeline(root) => print_tree(plan, printer, *root, annotate, &mut out),
+        PlanBody::PointRead(read) => {
             let columns: Vec<String> = read
                 .columns
                 .iter()
@@ -55,10 +55,10 @@ fn printed(plan: &Plan, printer: &Printer<'_>, annotate: Annotate<'_>) -> String
                 columns.join(", ")
             );
         }
-        Body::Schema(command) => {
+        PlanBody::Schema(command) => {
             let _ = writeln!(out, "Schema {}", write::schema_command(command));
         }
-        Body::KillQuery(id) => {
+        PlanBody::KillQuery(id) => {
             let _ = writeln!(out, "KillQuery {}", printer.expr(id));
         }
     }
@@ -152,7 +152,7 @@ fn without_fallbacks(plan: &Plan, root: OpId) -> FxHashSet<OpId> {
 
 fn print_tree(
     plan: &Plan,
-    printer: &Printer<'_>,
+    printer: &ExprPrinter<'_>,
     root: OpId,
     annotate: Annotate<'_>,
     out: &mut String,
@@ -222,9 +222,9 @@ pub fn value(plan: &Plan) -> Value {
 
 /// Like [`value`], with additional entries for each operator.
 pub fn annotated_value(plan: &Plan, annotate: AnnotateValue<'_>) -> Value {
-    let printer = Printer::new(plan);
+    let printer = ExprPrinter::new(plan);
     let tree = match &plan.body {
-        Body::Pipeline(root) => tree_value(plan, &printer, *root, annotate),
+        PlanBody::Pipeline(root) => tree_value(plan, &printer, *root, annotate),
         _ => {
             let mut entries = single_operator(&printer);
             entries.insert("inputs", Value::empty_list());
@@ -244,11 +244,11 @@ pub fn json(plan: &Plan) -> String {
 
 /// The JSON text of [`annotated_value`].
 pub fn annotated_json(plan: &Plan, annotate: AnnotateValue<'_>) -> String {
-    let printer = Printer::new(plan);
+    let printer = ExprPrinter::new(plan);
     let mut out = object_start(&head(plan));
     out.push_str(",\"plan\":");
     match &plan.body {
-        Body::Pipeline(root) => tree_json(plan, &printer, *root, annotate, &mut out),
+        PlanBody::Pipeline(root) => tree_json(plan, &printer, *root, annotate, &mut out),
         _ => {
             out.push_str(&object_start(&single_operator(&printer)));
             out.push_str(",\"inputs\":[]}");
@@ -274,7 +274,7 @@ fn head(plan: &Plan) -> Map {
 }
 
 /// The entries of a plan that is a single command without a pipeline: the two words of its line.
-fn single_operator(printer: &Printer<'_>) -> Map {
+fn single_operator(printer: &ExprPrinter<'_>) -> Map {
     let line = printed(printer.plan, printer, &|_| None);
     let (name, details) = line.trim_end().split_once(' ').unwrap_or((&line, ""));
     [("operator", string(name)), ("details", string(details))]
@@ -285,7 +285,7 @@ fn single_operator(printer: &Printer<'_>) -> Map {
 /// The entries of one operator, `inputs` aside.
 fn operator_entries(
     plan: &Plan,
-    printer: &Printer<'_>,
+    printer: &ExprPrinter<'_>,
     line: &Line,
     annotate: AnnotateValue<'_>,
 ) -> Map {
@@ -327,7 +327,7 @@ fn inputs(lines: &[Line]) -> Vec<Vec<usize>> {
 /// Built from the leaves up, so that a long chain needs no recursion.
 fn tree_value(
     plan: &Plan,
-    printer: &Printer<'_>,
+    printer: &ExprPrinter<'_>,
     root: OpId,
     annotate: AnnotateValue<'_>,
 ) -> Value {
@@ -347,7 +347,7 @@ fn tree_value(
 
 fn tree_json(
     plan: &Plan,
-    printer: &Printer<'_>,
+    printer: &ExprPrinter<'_>,
     root: OpId,
     annotate: AnnotateValue<'_>,
     out: &mut String,

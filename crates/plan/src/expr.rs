@@ -2,12 +2,13 @@
 //!
 //! Names are resolved: a variable is a [`SlotId`] of the row or a [`LocalId`] of an enclosing comprehension, a
 //! parameter a [`ParamId`]. Labels, types and property names are references into the plan's
-//! [`Names`](crate::physical::Names), which the executor resolves against the transaction's catalog when it starts (and
-//! again when the statement itself adds names), so that a plan stays valid while names are added and removed.
+//! [`PlanNames`](crate::physical::PlanNames), which the executor resolves against the transaction's catalog when it
+//! starts (and again when the statement itself adds names), so that a plan stays valid while names are added and
+//! removed.
 
 use std::sync::Arc;
 
-pub use isomer_cypher::ast::ValueType;
+pub use isomer_cypher::ast::{QuantifierKind, TypeExpr};
 use isomer_value::Value;
 
 use crate::function::{Aggregation, Function};
@@ -42,15 +43,15 @@ reference! {
     ParamId
 }
 reference! {
-    /// A label name: an index into `Names::labels`.
+    /// A label name: an index into `PlanNames::labels`.
     LabelRef
 }
 reference! {
-    /// A relationship type's name: an index into `Names::types`.
+    /// A relationship type's name: an index into `PlanNames::types`.
     TypeRef
 }
 reference! {
-    /// A property name: an index into `Names::properties`.
+    /// A property name: an index into `PlanNames::properties`.
     PropRef
 }
 reference! {
@@ -140,22 +141,9 @@ pub enum StringTest {
     Matches,
 }
 
-/// The quantifiers over lists, three-valued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum QuantifierKind {
-    /// `all(x IN list WHERE …)`
-    All,
-    /// `any(x IN list WHERE …)`
-    Any,
-    /// `none(x IN list WHERE …)`
-    None,
-    /// `single(x IN list WHERE …)`
-    Single,
-}
-
 /// The result of a sub-plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SubqueryKind {
+pub enum SubqueryResult {
     /// Whether there is a row: stops at the first.
     Exists,
     /// The number of rows.
@@ -179,7 +167,7 @@ impl OpId {
 #[derive(Clone, Debug)]
 pub struct Subquery {
     /// What its rows become.
-    pub kind: SubqueryKind,
+    pub kind: SubqueryResult,
     /// The root of the sub-plan, in the same arena; its leaf `Argument` reads the arguments' slots.
     pub root: OpId,
     /// The row handed to the sub-plan: each expression is evaluated outside and put into the slot inside.
@@ -197,7 +185,7 @@ pub enum MapItem {
 
 /// One step of a path to build: over the relationship (or list of relationships) in `relationship` to `node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathStep {
+pub struct PathSegment {
     /// A slot with a relationship or, after a variable-length step, a list of relationships in the order of the walk.
     pub relationship: SlotId,
     /// The slot of the node where the step ends.
@@ -324,7 +312,7 @@ pub enum Expr {
         /// What is tested.
         operand: Box<Expr>,
         /// The type.
-        value_type: ValueType,
+        value_type: TypeExpr,
     },
     /// The value itself if it is of this kind (only `Node`, `Relationship` and lists of them are used) or null; a type
     /// error otherwise. Used for a variable in a pattern whose kind is not known statically.
@@ -415,7 +403,7 @@ pub enum Expr {
         /// Where it starts.
         start: SlotId,
         /// The steps, in order of the pattern as written.
-        steps: Vec<PathStep>,
+        steps: Vec<PathSegment>,
     },
 }
 

@@ -1,7 +1,7 @@
 //! From a syntax tree to a physical plan: binder, logical plan, rules, costs.
 //!
-//! Invariants: this crate does no I/O and reads the database only through [`Catalog`]; a [`Plan`] is immutable, refers
-//! to variables by slots only, and is deterministic for a text and catalog.
+//! Invariants: this crate does no I/O and reads the database only through [`PlannerCatalog`]; a [`Plan`] is immutable,
+//! refers to variables by slots only, and is deterministic for a text and catalog.
 
 mod arena;
 mod bind;
@@ -20,7 +20,7 @@ pub mod schema;
 mod solve;
 pub mod walk;
 
-pub use catalog::Catalog;
-pub use error::{ErrorKind, PlanError};
+pub use catalog::PlannerCatalog;
+pub use error::{PlanError, PlanErrorKind};
 pub use physical::Plan;
-pub use prepare::{Options, prepare, prepare_parsed};
+pub use prepare::{PlanningOptions, prepare, prepare_parsed};

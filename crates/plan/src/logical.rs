@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::catalog::ProcedureSignature;
 use crate::expr::{AggregateCall, Expr, LabelRef, LocalId, SlotId, TypeRef};
-use crate::physical::{CreatePattern, Direction, SetItem, SortKey};
+use crate::physical::{CreatePattern, Direction, EntityChange, SortKey};
 use crate::schema::ShowKind;
 use crate::walk::{Selector, Walk};
 
@@ -61,7 +61,7 @@ pub(crate) enum LogicalStep {
     },
     Create(CreatePattern),
     Merge(Box<MergeStep>),
-    Set(Vec<SetItem>),
+    Set(Vec<EntityChange>),
     Delete {
         targets: Vec<Expr>,
         detach: bool,
@@ -82,8 +82,8 @@ pub(crate) enum LogicalStep {
 pub(crate) struct MergeStep {
     pub graph: QueryGraph,
     pub create: CreatePattern,
-    pub on_create: Vec<SetItem>,
-    pub on_match: Vec<SetItem>,
+    pub on_create: Vec<EntityChange>,
+    pub on_match: Vec<EntityChange>,
 }
 
 /// A graph pattern: nodes and relationships that are matched together.

@@ -32,6 +32,7 @@
 
 use std::sync::Arc;
 
+pub use isomer_cypher::ast::Mode;
 pub use isomer_value::Direction;
 
 pub use crate::expr::OpId;
@@ -49,7 +50,7 @@ use crate::walk::{Selector, Walk};
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The body: a pipeline or a command.
-    pub body: Body,
+    pub body: PlanBody,
     /// Operators of the pipeline and of all sub-plans. Inputs precede their operators, except for the exchanges and
     /// fallbacks that the planner's last step adds, which follow all others.
     pub operators: Vec<Operator>,
@@ -58,7 +59,7 @@ pub struct Plan {
     /// Number of [`LocalId`]s.
     pub local_count: usize,
     /// Names of labels, types and properties that expressions and operators refer to.
-    pub names: Names,
+    pub names: PlanNames,
     /// Names of the parameters used, in order of first use; execution without one of them fails before it starts.
     pub parameters: Vec<Arc<str>>,
     /// Names of registered functions used.
@@ -107,7 +108,7 @@ impl Plan {
 
 /// The body of a plan.
 #[derive(Clone, Debug)]
-pub enum Body {
+pub enum PlanBody {
     /// A pipeline. If the root is [`Op::ProduceResult`] its rows are the result, otherwise it is run to its end for its
     /// effects and returns no rows.
     Pipeline(OpId),
@@ -158,17 +159,6 @@ impl StatementClass {
     }
 }
 
-/// Whether a plan is run, explained or profiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Run it and return its rows.
-    Run,
-    /// Show it without running it.
-    Explain,
-    /// Run it, and show it with its profile.
-    Profile,
-}
-
 /// A notice to the user that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -204,7 +194,7 @@ impl std::fmt::Display for Notice {
 
 /// Names that a plan refers to by number.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct PlanNames {
     /// Labels.
     pub labels: Vec<Arc<str>>,
     /// Relationship types.
@@ -300,7 +290,7 @@ pub enum Op {
         ids: SeekKeys,
     },
     /// Nodes through an index, each node once, in the order of the index.
-    IndexSeek(IndexSeek),
+    IndexSeek(NodeIndexSeek),
     /// All relationships of one of the types (none given: of any). With `Both` each is found twice, once per direction
     /// (self loops once).
     RelationshipScan(RelationshipScan),
@@ -439,9 +429,12 @@ pub enum Op {
     Create { input: OpId, pattern: CreatePattern },
     /// Runs `matching` for the row: its rows pass, after `on_match`; if there are none, creates the pattern and applies
     /// `on_create`. A null property in the pattern is an error.
-    Merge(Merge),
+    Merge(MatchOrCreate),
     /// Sets and removes properties and labels, item by item.
-    Set { input: OpId, items: Vec<SetItem> },
+    Set {
+        input: OpId,
+        items: Vec<EntityChange>,
+    },
     /// Deletes nodes, relationships and paths; nulls are skipped, other values are type errors. All rows' entities are
     /// deleted together: without `detach`, a node that has a relationship at the end of the statement is an error.
     Delete {
@@ -471,7 +464,7 @@ pub enum Op {
 
 /// Nodes through an index.
 #[derive(Clone, Debug)]
-pub struct IndexSeek {
+pub struct NodeIndexSeek {
     /// The input.
     pub input: OpId,
     /// The node found.
@@ -528,7 +521,7 @@ pub struct Expand {
 
 /// One step along relationships.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ExpandStep {
     /// Direction, seen from where the step starts.
     pub direction: Direction,
     /// One of these; any if empty.
@@ -546,7 +539,7 @@ pub struct DistinctEnds {
     /// Where the first step starts; a null gives no row.
     pub from: SlotId,
     /// One step or two.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExpandStep>,
     /// Receives the end of the last step.
     pub to: SlotId,
     /// The second step may not use the relationship of the first.
@@ -736,7 +729,7 @@ pub struct CountByNeighbour {
     /// Where the expand starts.
     pub from: SlotId,
     /// The expand.
-    pub step: Step,
+    pub step: ExpandStep,
     /// Runs if the adjacency has no view: counts the rows of the expand of `input`.
     pub fallback: OpId,
 }
@@ -790,9 +783,9 @@ pub struct CountPaths {
     /// The input: one row.
     pub input: OpId,
     /// The first relationship, seen from the middle node.
-    pub first: Step,
+    pub first: ExpandStep,
     /// The second relationship, seen from the middle node.
-    pub second: Step,
+    pub second: ExpandStep,
     /// Whether the two relationships must be different.
     pub differ: bool,
     /// Each receives the number of paths.
@@ -928,9 +921,20 @@ pub struct CreatePattern {
     pub paths: Vec<(SlotId, Expr)>,
 }
 
+impl CreatePattern {
+    /// The slots that it binds.
+    pub fn slots(&self) -> impl Iterator<Item = SlotId> + '_ {
+        let items = self.items.iter().map(|item| match item {
+            CreateItem::Node(node) => node.node,
+            CreateItem::Relationship(relationship) => relationship.relationship,
+        });
+        items.chain(self.paths.iter().map(|(slot, _)| *slot))
+    }
+}
+
 /// Match or create.
 #[derive(Clone, Debug)]
-pub struct Merge {
+pub struct MatchOrCreate {
     /// The input.
     pub input: OpId,
     /// Matches the pattern; its `Argument` is the input row. Binds the same slots as `create`.
@@ -938,15 +942,15 @@ pub struct Merge {
     /// What to create if nothing matched.
     pub create: CreatePattern,
     /// Applied after creating.
-    pub on_create: Vec<SetItem>,
+    pub on_create: Vec<EntityChange>,
     /// Applied to each match.
-    pub on_match: Vec<SetItem>,
+    pub on_match: Vec<EntityChange>,
 }
 
 /// One change of an entity; a null entity is skipped.
 #[expect(missing_docs, reason = "each field is a word of its item's doc")]
 #[derive(Clone, Debug)]
-pub enum SetItem {
+pub enum EntityChange {
     /// `SET e.name = value`; null removes it.
     Property {
         entity: Expr,

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use isomer_cypher::Limits;
+use isomer_cypher::ParseLimits;
 use isomer_cypher::ast::{self, StatementBody};
 
 use crate::arena::Arena;
 use crate::bind::query::QueryContext;
 use crate::bind::{Binder, schema, statement_frame};
-use crate::catalog::Catalog;
-use crate::error::{ErrorKind, PlanError};
+use crate::catalog::PlannerCatalog;
+use crate::error::{PlanError, PlanErrorKind};
 use crate::logical::LogicalQuery;
-use crate::physical::{Body, Mode, Notice, Op, Operator, Plan, StatementClass};
+use crate::physical::{Mode, Notice, Op, Operator, Plan, PlanBody, StatementClass};
 use crate::point;
 use crate::schema::ShowKind;
 use crate::solve::{Planning, choose_operators, mark_live, plan_statement, search_distinct_ends};
 
 /// Options of the caller.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct PlanningOptions {
     /// Limits on the size and nesting of a text.
-    pub limits: Limits,
+    pub limits: ParseLimits,
     /// Plans a lookup by key as a pipeline instead of a point read.
     pub no_point_reads: bool,
     /// Adds a barrier after every clause: slow, and the literal semantics of the language. Tests compare the other
@@ -37,8 +37,8 @@ pub struct Options {
 /// Parses, binds and plans one statement.
 pub fn prepare(
     text: &str,
-    catalog: &dyn Catalog,
-    options: &Options,
+    catalog: &dyn PlannerCatalog,
+    options: &PlanningOptions,
 ) -> Result<Arc<Plan>, PlanError> {
     let statement = isomer_cypher::parse_within(text, options.limits)?;
     prepare_parsed(&statement, text, catalog, options)
@@ -48,8 +48,8 @@ pub fn prepare(
 pub fn prepare_parsed(
     statement: &ast::Statement,
     text: &str,
-    catalog: &dyn Catalog,
-    options: &Options,
+    catalog: &dyn PlannerCatalog,
+    options: &PlanningOptions,
 ) -> Result<Arc<Plan>, PlanError> {
     let mut binder = Binder::new(text, catalog);
     binder.arena.updates =
@@ -59,25 +59,27 @@ pub fn prepare_parsed(
     let (body, columns) = match &statement.body {
         StatementBody::Query(query) => prepare_query(&mut binder, query, options)?,
         StatementBody::CreateIndex(command) => {
-            (Body::Schema(schema::create_index(command)?), Vec::new())
+            (PlanBody::Schema(schema::create_index(command)?), Vec::new())
         }
         StatementBody::CreateConstraint(command) => (
-            Body::Schema(schema::create_constraint(&mut binder, command)?),
+            PlanBody::Schema(schema::create_constraint(&mut binder, command)?),
             Vec::new(),
         ),
         StatementBody::DropIndex(command) => {
-            (Body::Schema(schema::drop_index(command)), Vec::new())
+            (PlanBody::Schema(schema::drop_index(command)), Vec::new())
         }
-        StatementBody::DropConstraint(command) => {
-            (Body::Schema(schema::drop_constraint(command)), Vec::new())
-        }
+        StatementBody::DropConstraint(command) => (
+            PlanBody::Schema(schema::drop_constraint(command)),
+            Vec::new(),
+        ),
         StatementBody::Show(show) => prepare_show(&mut binder, show)?,
-        StatementBody::KillQuery(kill) => {
-            (Body::KillQuery(binder.bind_constant(&kill.id)?), Vec::new())
-        }
+        StatementBody::KillQuery(kill) => (
+            PlanBody::KillQuery(binder.bind_constant(&kill.id)?),
+            Vec::new(),
+        ),
     };
     let root = match &body {
-        Body::Pipeline(root) => Some(*root),
+        PlanBody::Pipeline(root) => Some(*root),
         _ => None,
     };
     mark_live(&mut binder.arena, root)?;
@@ -87,17 +89,18 @@ pub fn prepare_parsed(
     let class = classify(&body, &binder.arena);
     choose_operators(&mut binder.arena, root, class);
     note_products(&mut binder);
-    let mode = match statement.mode {
-        ast::Mode::Run => Mode::Run,
-        ast::Mode::Explain => Mode::Explain,
-        ast::Mode::Profile => Mode::Profile,
-    };
-    Ok(Arc::new(finish(binder, body, columns, class, mode)))
+    Ok(Arc::new(finish(
+        binder,
+        body,
+        columns,
+        class,
+        statement.mode,
+    )))
 }
 
 fn finish(
     binder: Binder<'_>,
-    body: Body,
+    body: PlanBody,
     columns: Vec<Arc<str>>,
     class: StatementClass,
     mode: Mode,
@@ -140,12 +143,12 @@ fn note_products(binder: &mut Binder<'_>) {
     }
 }
 
-type Prepared = Result<(Body, Vec<Arc<str>>), PlanError>;
+type Prepared = Result<(PlanBody, Vec<Arc<str>>), PlanError>;
 
 fn prepare_query<'a>(
     binder: &mut Binder<'a>,
     query: &'a ast::Query,
-    options: &Options,
+    options: &PlanningOptions,
 ) -> Prepared {
     let (bound, _) = binder.bind_query(query, QueryContext::Statement, &mut |_, _| {
         Ok((statement_frame(), 0))
@@ -160,7 +163,7 @@ fn prepare_query<'a>(
         && !options.plain
         && let Some(read) = point::point_read(&bound.logical, &binder.arena)
     {
-        return Ok((Body::PointRead(read), names));
+        return Ok((PlanBody::PointRead(read), names));
     }
     let returns = bound.columns.is_some();
     let planning = Planning {
@@ -168,7 +171,7 @@ fn prepare_query<'a>(
         barriers_everywhere: options.barriers_everywhere,
     };
     let root = plan_statement(&mut binder.arena, binder.catalog, bound.logical, planning)?;
-    Ok((Body::Pipeline(root), names))
+    Ok((PlanBody::Pipeline(root), names))
 }
 
 fn prepare_show<'a>(binder: &mut Binder<'a>, show: &'a ast::Show) -> Prepared {
@@ -184,15 +187,15 @@ fn prepare_show<'a>(binder: &mut Binder<'a>, show: &'a ast::Show) -> Prepared {
         barriers_everywhere: false,
     };
     let root = plan_statement(&mut binder.arena, binder.catalog, query, planning)?;
-    Ok((Body::Pipeline(root), names))
+    Ok((PlanBody::Pipeline(root), names))
 }
 
-fn classify(body: &Body, arena: &Arena) -> StatementClass {
+fn classify(body: &PlanBody, arena: &Arena) -> StatementClass {
     match body {
-        Body::Schema(_) => StatementClass::Schema,
-        Body::KillQuery(_) => StatementClass::Admin,
-        Body::PointRead(_) => StatementClass::Read,
-        Body::Pipeline(_) => {
+        PlanBody::Schema(_) => StatementClass::Schema,
+        PlanBody::KillQuery(_) => StatementClass::Admin,
+        PlanBody::PointRead(_) => StatementClass::Read,
+        PlanBody::Pipeline(_) => {
             let class = |op: &Op| match op {
                 Op::Show {
                     show: ShowKind::Queries,
@@ -220,8 +223,8 @@ fn classify(body: &Body, arena: &Arena) -> StatementClass {
 impl From<isomer_cypher::ParseError> for PlanError {
     fn from(error: isomer_cypher::ParseError) -> Self {
         let kind = match error.detail {
-            isomer_cypher::Detail::LimitExceeded => ErrorKind::Limit,
-            _ => ErrorKind::SyntaxError,
+            isomer_cypher::Detail::LimitExceeded => PlanErrorKind::Limit,
+            _ => PlanErrorKind::SyntaxError,
         };
         Self {
             kind,

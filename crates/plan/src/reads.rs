@@ -8,10 +8,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use isomer_value::{Map, Value};
+use thiserror::Error;
 
 use crate::expr::{Expr, LabelRef, SlotId, TypeRef};
 use crate::function::{Function, Purity};
-use crate::physical::{Body, CountOf, Mode, Op, OpId, Plan, StatementClass};
+use crate::physical::{CountOf, Mode, Op, OpId, Plan, PlanBody, StatementClass};
 use crate::solve::for_each_expr;
 
 /// Some names, or any. Closed: these two cases are complete.
@@ -57,14 +58,50 @@ pub struct Reads {
     pub buckets: BTreeSet<Arc<str>>,
 }
 
+/// Why the dependencies of a statement's rows cannot be derived.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UntrackedReads {
+    /// It writes records, changes the schema or the server.
+    #[error("it changes something")]
+    Writes,
+    /// Its rows describe a plan.
+    #[error("it begins with EXPLAIN or PROFILE")]
+    Explained,
+    /// It is a command without rows.
+    #[error("it reads no data")]
+    NoData,
+    /// A procedure may read anything.
+    #[error("it calls the procedure {0}")]
+    Procedure(Arc<str>),
+    /// A function that the program registered may read anything.
+    #[error("it calls the function {0}")]
+    RegisteredFunction(Arc<str>),
+    /// `LOAD CSV`.
+    #[error("it reads a CSV file")]
+    CsvFile,
+    /// `SHOW`.
+    #[error("it shows metadata")]
+    Metadata,
+    /// Files have no label, type or bucket.
+    #[error("it reads files")]
+    Files,
+    /// The name of a bucket is known only while the statement runs; the function that reads it.
+    #[error("the bucket of {0} is computed: give its name as a text or a parameter")]
+    ComputedBucket(&'static str),
+    /// A function with another value at each call, such as a random number.
+    #[error("{0}() differs from call to call")]
+    Volatile(&'static str),
+}
+
 impl Plan {
     /// The dependencies of the rows for the given `parameters`; otherwise the reason why they cannot be derived.
-    pub fn reads(&self, parameters: &Map) -> Result<Reads, String> {
+    pub fn reads(&self, parameters: &Map) -> Result<Reads, UntrackedReads> {
         if self.class != StatementClass::Read {
-            return Err("it changes something".into());
+            return Err(UntrackedReads::Writes);
         }
         if self.mode != Mode::Run {
-            return Err("it begins with EXPLAIN or PROFILE".into());
+            return Err(UntrackedReads::Explained);
         }
         let mut reading = Reading {
             plan: self,
@@ -74,19 +111,19 @@ impl Plan {
             unlabelled: HashSet::new(),
         };
         match &self.body {
-            Body::PointRead(point) => {
+            PlanBody::PointRead(point) => {
                 reading.label(point.label);
                 reading.expr(&point.key)?;
                 for column in &point.columns {
                     reading.expr(column)?;
                 }
             }
-            Body::Pipeline(_) => {
+            PlanBody::Pipeline(_) => {
                 for operator in &self.operators {
                     reading.operator(&operator.op)?;
                 }
             }
-            Body::Schema(_) | Body::KillQuery(_) => return Err("it reads no data".into()),
+            PlanBody::Schema(_) | PlanBody::KillQuery(_) => return Err(UntrackedReads::NoData),
         }
         Ok(reading.finished())
     }
@@ -116,7 +153,7 @@ impl Reading<'_> {
         }
     }
 
-    fn operator(&mut self, op: &Op) -> Result<(), String> {
+    fn operator(&mut self, op: &Op) -> Result<(), UntrackedReads> {
         match op {
             Op::AllNodesScan { .. } | Op::NodeById { .. } => self.reads.labels = Named::Any,
             Op::LabelScan { label, .. } | Op::NodeByKey { label, .. } => self.label(*label),
@@ -168,10 +205,10 @@ impl Reading<'_> {
             Op::Distinct { slots, .. } => self.read.extend(slots),
             Op::ProduceResult { columns, .. } => self.read.extend(columns),
             Op::ProcedureCall(call) => {
-                return Err(format!("it calls the procedure {}", call.procedure.name));
+                return Err(UntrackedReads::Procedure(call.procedure.name.clone()));
             }
-            Op::LoadCsv { .. } => return Err("it reads a CSV file".into()),
-            Op::Show { .. } => return Err("it shows metadata".into()),
+            Op::LoadCsv { .. } => return Err(UntrackedReads::CsvFile),
+            Op::Show { .. } => return Err(UntrackedReads::Metadata),
             Op::Argument
             | Op::DistinctEnds(_)
             | Op::Apply { .. }
@@ -211,7 +248,7 @@ impl Reading<'_> {
         outcome
     }
 
-    fn expr(&mut self, expr: &Expr) -> Result<(), String> {
+    fn expr(&mut self, expr: &Expr) -> Result<(), UntrackedReads> {
         match expr {
             Expr::Slot(slot) => {
                 self.read.insert(*slot);
@@ -220,7 +257,7 @@ impl Reading<'_> {
             Expr::BuildPath { .. } => self.reads.labels = Named::Any,
             Expr::CallRegistered { function, .. } => {
                 let name = &self.plan.registered_functions[function.index()];
-                return Err(format!("it calls the function {name}"));
+                return Err(UntrackedReads::RegisteredFunction(name.clone()));
             }
             Expr::Call {
                 function,
@@ -237,26 +274,23 @@ impl Reading<'_> {
         outcome
     }
 
-    fn call(&mut self, function: Function, arguments: &[Expr]) -> Result<(), String> {
+    fn call(&mut self, function: Function, arguments: &[Expr]) -> Result<(), UntrackedReads> {
         match function {
             Function::StartNode | Function::EndNode => self.reads.labels = Named::Any,
             Function::Degree => self.reads.types = Named::Any,
             Function::KvGet | Function::KvExists => {
                 let bucket = arguments.first().and_then(|bucket| self.text(bucket));
                 let Some(bucket) = bucket else {
-                    return Err(format!(
-                        "the bucket of {} is computed: give its name as a text or a parameter",
-                        function.name()
-                    ));
+                    return Err(UntrackedReads::ComputedBucket(function.name()));
                 };
                 self.reads.buckets.insert(bucket);
             }
             Function::FileExists
             | Function::FileSize
             | Function::FileText
-            | Function::FileBytes => return Err("it reads files".into()),
+            | Function::FileBytes => return Err(UntrackedReads::Files),
             _ if function.purity() == Purity::Volatile && !self.is_settled(function, arguments) => {
-                return Err(format!("{}() differs from call to call", function.name()));
+                return Err(UntrackedReads::Volatile(function.name()));
             }
             _ => {}
         }
@@ -408,7 +442,7 @@ impl Reading<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::physical::{Direction, Names, Operator, RelationshipEnds, RelationshipScan};
+    use crate::physical::{Direction, Operator, PlanNames, RelationshipEnds, RelationshipScan};
 
     /// Relationships; what `middle` makes of them; those again between a new node and the bound end, which must be an
     /// `A`.
@@ -454,11 +488,11 @@ mod tests {
             rows: 1.0,
         };
         Plan {
-            body: Body::Pipeline(OpId(5)),
+            body: PlanBody::Pipeline(OpId(5)),
             operators: operators.into_iter().map(operator).collect(),
             slots: Vec::new(),
             local_count: 0,
-            names: Names {
+            names: PlanNames {
                 labels: vec!["A".into()],
                 types: vec!["R".into()],
                 properties: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_cypher::ast::ValueType;
+use isomer_cypher::ast::TypeExpr;
 use isomer_value::Value;
 
 use crate::expr::Comparison;
@@ -83,7 +83,7 @@ pub enum Requirement {
     /// Unique and not null.
     Key,
     /// The value, if present, is of this type.
-    Type(ValueType),
+    Type(TypeExpr),
     /// The property is a convergent field of the kind with this name.
     Convergent(Arc<str>),
     /// Relationships keep their ends if another replica deletes them concurrently.

@@ -37,11 +37,11 @@ pub struct WalkLink {
     /// Number of repetitions, inclusive; no upper bound if absent; absent for a single step.
     pub repeat: Option<(u64, Option<u64>)>,
     /// The start node of each repetition.
-    pub start: Element,
+    pub start: WalkElement,
     /// At least one.
     pub steps: Vec<WalkStep>,
     /// Conditions on each repetition.
-    pub checks: Vec<Check>,
+    pub checks: Vec<WalkCheck>,
 }
 
 /// A relationship and the node that it leads to.
@@ -52,14 +52,14 @@ pub struct WalkStep {
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
     /// The relationship.
-    pub relationship: Element,
+    pub relationship: WalkElement,
     /// The node.
-    pub node: Element,
+    pub node: WalkElement,
 }
 
 /// A node or relationship of a link.
 #[derive(Clone, Copy, Debug)]
-pub struct Element {
+pub struct WalkElement {
     /// Bound to it in the checks of the link.
     pub local: LocalId,
     /// Receives it, or the list over all repetitions; absent if it is not read.
@@ -68,7 +68,7 @@ pub struct Element {
 
 /// A condition on elements of one repetition.
 #[derive(Clone, Debug)]
-pub struct Check {
+pub struct WalkCheck {
     /// The first element that it reads.
     pub first: usize,
     /// The last one: the condition can be checked once this is bound.
@@ -152,7 +152,7 @@ impl Walk {
 impl WalkLink {
     fn reversed(&self) -> Self {
         let last = 2 * self.steps.len();
-        let nodes: Vec<Element> = std::iter::once(self.start)
+        let nodes: Vec<WalkElement> = std::iter::once(self.start)
             .chain(self.steps.iter().map(|step| step.node))
             .collect();
         Self {
@@ -173,7 +173,7 @@ impl WalkLink {
             checks: self
                 .checks
                 .iter()
-                .map(|check| Check {
+                .map(|check| WalkCheck {
                     first: last - check.last,
                     last: last - check.first,
                     condition: check.condition.clone(),
@@ -183,7 +183,7 @@ impl WalkLink {
     }
 
     /// Its elements, in their order.
-    pub fn elements(&self) -> impl Iterator<Item = Element> + '_ {
+    pub fn elements(&self) -> impl Iterator<Item = WalkElement> + '_ {
         std::iter::once(self.start).chain(
             self.steps
                 .iter()

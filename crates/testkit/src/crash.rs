@@ -18,7 +18,7 @@ use isomer_db::{
     Database, ErrorKind, ReadTransaction, WriteTransaction,
     internals::{
         BuilderInternals as _, DatabaseInternals as _, TransactionInternals as _,
-        views::{Side, ViewKind, ViewOptions},
+        views::{AdjacencySide, ViewKind, ViewOptions},
     },
     params,
 };
@@ -147,7 +147,9 @@ fn write_views(db: &Database) {
     };
     let mut kinds = vec![ViewKind::Members(None)];
     for (type_id, _) in catalog.types() {
-        kinds.extend([Side::Out, Side::In].map(|side| ViewKind::Adjacency(type_id, side)));
+        kinds.extend(
+            [AdjacencySide::Out, AdjacencySide::In].map(|side| ViewKind::Adjacency(type_id, side)),
+        );
     }
     if let (Some(label), Some(n)) = (catalog.label_id("Part"), catalog.prop_id("n")) {
         kinds.push(ViewKind::Column(label, [n].into()));

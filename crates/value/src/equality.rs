@@ -52,7 +52,7 @@ fn all_equal<'a>(pairs: impl Iterator<Item = (&'a Value, &'a Value)>) -> Option<
 
 /// Result of comparing two values for `<`, `<=`, `>` and `>=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub enum ComparisonResult {
     /// Both values are known and comparable.
     Ordered(Ordering),
     /// One value is NaN: every comparison is false.
@@ -61,7 +61,7 @@ pub enum Comparison {
     Unknown,
 }
 
-impl Comparison {
+impl ComparisonResult {
     /// `a < b`.
     pub fn less(self) -> Option<bool> {
         self.holds(Ordering::is_lt)
@@ -94,14 +94,14 @@ impl Comparison {
 /// Compares for `<`, `<=`, `>` and `>=`. Numbers, strings, booleans, bytes and temporal instants compare with
 /// their own kind, and lists item by item. Maps, nodes, relationships, paths, points and durations are not
 /// comparable.
-pub fn compare(a: &Value, b: &Value) -> Comparison {
+pub fn compare(a: &Value, b: &Value) -> ComparisonResult {
     match (a, b) {
         (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
             let is_nan = |value: &Value| matches!(value, Value::Float(float) if float.is_nan());
             if is_nan(a) || is_nan(b) {
-                Comparison::Never
+                ComparisonResult::Never
             } else {
-                Comparison::Ordered(cmp_order(a, b))
+                ComparisonResult::Ordered(cmp_order(a, b))
             }
         }
         (Value::String(_), Value::String(_))
@@ -112,21 +112,22 @@ pub fn compare(a: &Value, b: &Value) -> Comparison {
         | (Value::ZonedTime(_), Value::ZonedTime(_))
         | (Value::LocalDateTime(_), Value::LocalDateTime(_))
         | (Value::ZonedDateTime(_), Value::ZonedDateTime(_)) => {
-            Comparison::Ordered(cmp_order(a, b))
+            ComparisonResult::Ordered(cmp_order(a, b))
         }
         (Value::List(a), Value::List(b)) => compare_items(a, b),
-        _ => Comparison::Unknown,
+        _ => ComparisonResult::Unknown,
     }
 }
 
 /// The first pair that is not certainly equal decides; after a common prefix the shorter list is less.
-fn compare_items(a: &[Value], b: &[Value]) -> Comparison {
+fn compare_items(a: &[Value], b: &[Value]) -> ComparisonResult {
     a.iter()
         .zip(b)
         .find(|(a, b)| equal(a, b) != Some(true))
-        .map_or(Comparison::Ordered(a.len().cmp(&b.len())), |(a, b)| {
-            compare(a, b)
-        })
+        .map_or(
+            ComparisonResult::Ordered(a.len().cmp(&b.len())),
+            |(a, b)| compare(a, b),
+        )
 }
 
 /// Whether both values belong to one group: equal, or both null, or both NaN, at every depth. `1` and `1.0`

@@ -10,7 +10,7 @@ use isomer_bulk::{
 use isomer_data::{Access, DataStore, DataStoreOptions};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_value::{Map, Value};
-use isomer_views::{Side, ViewKind, ViewOptions, Views};
+use isomer_views::{AdjacencySide, ViewKind, ViewOptions, Views};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -81,8 +81,8 @@ fn main() -> Fallible<()> {
         catalog.prop_id("AGE").ok_or(named)?,
     );
     let (out, into) = (
-        ViewKind::Adjacency(friend, Side::Out),
-        ViewKind::Adjacency(friend, Side::In),
+        ViewKind::Adjacency(friend, AdjacencySide::Out),
+        ViewKind::Adjacency(friend, AdjacencySide::In),
     );
     let time = |case: &str, kind: &ViewKind, plain: bool| -> Fallible<()> {
         let begun = Instant::now();
@@ -107,7 +107,7 @@ fn main() -> Fallible<()> {
     let tx = store.begin(Access::Read)?;
     let at = views.at(&tx);
     let adjacency = at
-        .adjacency(Some(friend), Side::Out)
+        .adjacency(Some(friend), AdjacencySide::Out)
         .ok_or("no adjacency")?;
     let keys = at.column(person, &[key]).ok_or("no column")?;
     let mut marks = vec![0_u32; adjacency.id_bound() as usize];

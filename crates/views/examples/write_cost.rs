@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Instant};
 use isomer_data::{Access, DataStore, DataStoreOptions, Durability};
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, NodeId, Value};
-use isomer_views::{Side, ViewKind, ViewOptions, Views};
+use isomer_views::{AdjacencySide, ViewKind, ViewOptions, Views};
 
 const NODES: u64 = 20_000;
 const COMMITS: u64 = 20_000;
@@ -38,8 +38,8 @@ fn open(keep: bool) -> Result<Kept, Box<dyn std::error::Error>> {
     }
     let views = Views::open(&store, ViewOptions::default())?;
     for kind in [
-        ViewKind::Adjacency(knows, Side::Out),
-        ViewKind::Adjacency(knows, Side::In),
+        ViewKind::Adjacency(knows, AdjacencySide::Out),
+        ViewKind::Adjacency(knows, AdjacencySide::In),
         ViewKind::Members(Some(label)),
         ViewKind::Column(label, [age].into()),
         ViewKind::Column(label, [name].into()),
@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (case, commits, size) in [("single", COMMITS, 1), ("thousands", COMMITS / 1000, 1000)] {
         let mut best = [f64::MAX; 2];
         for _ in 0..rounds {
-            // Side by side, so that what else the machine does is the same for both.
+            // AdjacencySide by side, so that what else the machine does is the same for both.
             for keep in [false, true] {
                 let kept = open(keep)?;
                 let cost = write(&kept, commits, size)?;

@@ -12,8 +12,8 @@ use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    AdjacencyAt, ColumnAt, Owner, ViewError, ViewKind, Views, members::MemberBase, side::Side,
-    slot::Pinned, status::Records,
+    AdjacencyAt, ColumnAt, Owner, ViewError, ViewKind, Views, members::MemberBase,
+    side::AdjacencySide, slot::Pinned, status::Records,
 };
 
 /// With more types than this, a query over any type reads one range of rows instead of one view per type.
@@ -34,7 +34,7 @@ pub struct ViewsAt {
 
 #[derive(Default)]
 struct Pins {
-    adjacency: FxHashMap<(TypeId, Side), AdjacencyAt>,
+    adjacency: FxHashMap<(TypeId, AdjacencySide), AdjacencyAt>,
     members: FxHashMap<Option<LabelId>, Pinned<MemberBase>>,
     columns: Vec<ColumnAt>,
     by_prop: FxHashMap<(Records, PropId), Arc<[ColumnAt]>>,
@@ -95,7 +95,7 @@ impl ViewsAt {
 
     /// The relationships of a type, or of all types, seen from one end, if a view of them is ready; otherwise
     /// its build is requested for later queries. `None` for all types if there are too many of them.
-    pub fn adjacency(&self, type_id: Option<TypeId>, side: Side) -> Option<AdjacencyAt> {
+    pub fn adjacency(&self, type_id: Option<TypeId>, side: AdjacencySide) -> Option<AdjacencyAt> {
         match type_id {
             Some(type_id) => self.adjacency_of(type_id, side, false, self.enough()),
             None => self.adjacency_of_types(self.all_types()?, side),
@@ -103,7 +103,11 @@ impl ViewsAt {
     }
 
     /// As [`ViewsAt::adjacency`] of one type, with relationship ids.
-    pub fn adjacency_with_relationships(&self, type_id: TypeId, side: Side) -> Option<AdjacencyAt> {
+    pub fn adjacency_with_relationships(
+        &self,
+        type_id: TypeId,
+        side: AdjacencySide,
+    ) -> Option<AdjacencyAt> {
         self.adjacency_of(type_id, side, true, self.enough())
     }
 
@@ -130,7 +134,7 @@ impl ViewsAt {
     }
 
     /// As [`ViewsAt::adjacency`], of several types together.
-    pub fn adjacency_of_types(&self, types: &[TypeId], side: Side) -> Option<AdjacencyAt> {
+    pub fn adjacency_of_types(&self, types: &[TypeId], side: AdjacencySide) -> Option<AdjacencyAt> {
         // Request every view, so that all missing ones are built.
         let parts: Vec<_> = types
             .iter()
@@ -175,7 +179,7 @@ impl ViewsAt {
     pub fn adjacency_now(
         &self,
         type_id: TypeId,
-        side: Side,
+        side: AdjacencySide,
         should_continue: &dyn Fn() -> bool,
     ) -> Option<AdjacencyAt> {
         if let Some(known) = self.adjacency_of(type_id, side, false, 0) {
@@ -234,7 +238,7 @@ impl ViewsAt {
     pub(crate) fn adjacency_of(
         &self,
         type_id: TypeId,
-        side: Side,
+        side: AdjacencySide,
         with_ids: bool,
         demand: u64,
     ) -> Option<AdjacencyAt> {

@@ -17,7 +17,7 @@ use crate::{
     inbox::{AfterPut, Commits, Inbox},
     loading::LoadFiles,
     registry::Registry,
-    side::Side,
+    side::AdjacencySide,
     slot::Slot,
     views::Feed,
     worker::Job,
@@ -99,7 +99,7 @@ impl CommitApplier<'_> {
             }
             Change::RelationshipsLoaded { type_id, .. } => {
                 self.lose_columns(Owner::Relationships(*type_id));
-                for side in Side::BOTH {
+                for side in AdjacencySide::BOTH {
                     if let Some(slot) = self.registry.adjacency.get(&(*type_id, side)) {
                         slot.lose(self.version);
                     }
@@ -156,9 +156,10 @@ impl CommitApplier<'_> {
     /// The cell of a created record at a path. The record may have existed before, with convergent fields
     /// that outlived it.
     fn cell_in(&self, record: &RecordRef<'_>, path: &[PropId]) -> Result<Cell, DataError> {
-        match self.is_field(path) {
-            true => Ok(Cell::Rows),
-            false => cell_of(record, path, self.catalog),
+        if self.is_field(path) {
+            Ok(Cell::Rows)
+        } else {
+            cell_of(record, path, self.catalog)
         }
     }
 
@@ -185,7 +186,7 @@ impl CommitApplier<'_> {
             small(change.target.0),
             small(change.rel),
         );
-        for side in Side::BOTH {
+        for side in AdjacencySide::BOTH {
             let Some(slot) = self.registry.adjacency.get(&(change.type_id, side)) else {
                 continue;
             };
@@ -194,8 +195,8 @@ impl CommitApplier<'_> {
                 continue;
             };
             let (node, other) = match side {
-                Side::Out => (source, target),
-                Side::In => (target, source),
+                AdjacencySide::Out => (source, target),
+                AdjacencySide::In => (target, source),
             };
             let added = change.added;
             slot.apply(self.version, node, &Link { other, rel, added }, |_| true);
@@ -287,14 +288,16 @@ impl CommitApplier<'_> {
                 continue;
             };
             let cell = if let Some((_, raw)) = set.iter().find(|(prop, _)| prop == first) {
-                match self.is_field(path) {
-                    true => Cell::Rows,
-                    false => cell_at(raw, rest, self.catalog)?,
+                if self.is_field(path) {
+                    Cell::Rows
+                } else {
+                    cell_at(raw, rest, self.catalog)?
                 }
             } else if removed.contains(first) {
-                match self.is_field(path) {
-                    true => Cell::Rows,
-                    false => Cell::Value(Value::Null),
+                if self.is_field(path) {
+                    Cell::Rows
+                } else {
+                    Cell::Value(Value::Null)
                 }
             } else {
                 continue;

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// Maximum bytes in the queue; a commit beyond it is applied by its own thread. Together with the batch being
 /// applied and the capacity that both buffers keep, up to 2 MiB are held.
-const MOST_BYTES: usize = 1 << 19;
+const MAX_QUEUE_BYTES: usize = 1 << 19;
 /// The worker is woken once per this many commits.
 const WAKE_COMMITS: usize = 64;
 
@@ -70,7 +70,7 @@ impl Inbox {
             return AfterPut::Nothing;
         }
         let more = changes.len() + size_of::<(Version, usize)>();
-        if waiting.commits.held_bytes() + more >= MOST_BYTES {
+        if waiting.commits.held_bytes() + more >= MAX_QUEUE_BYTES {
             return AfterPut::ApplyNow;
         }
         waiting.newest = version;
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(wakes.count(), 3);
         let waiting = inbox.lock().commits.held_bytes();
         assert_eq!(
-            inbox.put(1000, &vec![0; MOST_BYTES - waiting]),
+            inbox.put(1000, &vec![0; MAX_QUEUE_BYTES - waiting]),
             AfterPut::ApplyNow
         );
         // It stays in the caller's buffer, and the caller applies it.
@@ -227,7 +227,7 @@ mod tests {
             (1001..100_000).take_while(|version| inbox.put(*version, b"x") != AfterPut::ApplyNow);
         assert!(taken.count() > 1000);
         let waiting = inbox.lock();
-        assert!(waiting.commits.held_bytes() < MOST_BYTES);
-        assert!(waiting.commits.bytes.capacity() < 2 * MOST_BYTES);
+        assert!(waiting.commits.held_bytes() < MAX_QUEUE_BYTES);
+        assert!(waiting.commits.bytes.capacity() < 2 * MAX_QUEUE_BYTES);
     }
 }

@@ -16,25 +16,25 @@ use crate::{
 
 /// Maximum bytes of change stream retained for a file: above this, and above half the size of the file, the
 /// file is rewritten or removed.
-const MOST_HELD_BYTES: u64 = 64 << 20;
+const MAX_HELD_BYTES: u64 = 64 << 20;
 /// Maximum number of commits that a file may be behind when a database is opened.
-const MOST_BEHIND: u64 = 1_000_000;
+const MAX_COMMITS_BEHIND: u64 = 1_000_000;
 /// A file that is behind by at most this many commits, or by at most as many as it has entries, is cheaper to
 /// read than to rebuild.
 pub(crate) const FEW_BEHIND: u64 = 4096;
 /// After a merge a file is rewritten if it is behind by more commits than [`FEW_BEHIND`] and than this
-/// fraction of the base's entries (or half of [`MOST_BEHIND`]): a merge shares unchanged parts, but a file is
+/// fraction of the base's entries (or half of [`MAX_COMMITS_BEHIND`]): a merge shares unchanged parts, but a file is
 /// written as a whole.
 const WRITTEN_SHARE: u64 = 2;
 /// ... or by more bytes of change stream than this, and than the size of the file.
 const WRITTEN_BYTES: u64 = 16 << 20;
 /// Files are reviewed once per this many bytes of change stream.
-const LOOK_BYTES: u64 = 8 << 20;
+const REVIEW_BYTES: u64 = 8 << 20;
 
 /// The files of views.
 pub(crate) struct Keeping {
     pub(crate) folder: Folder,
-    kept: Mutex<FxHashMap<ViewKind, Kept>>,
+    readable: Mutex<FxHashMap<ViewKind, ReadableFile>>,
     /// Bytes of change stream since the database was opened.
     streamed_bytes: AtomicU64,
     /// Files that were found damaged.
@@ -42,7 +42,7 @@ pub(crate) struct Keeping {
 }
 
 /// A file that can be read.
-struct Kept {
+struct ReadableFile {
     era: EraId,
     version: Version,
     bytes: u64,
@@ -59,7 +59,7 @@ impl Keeping {
             store.options().read_only,
             store.options().seal.clone(),
         );
-        let mut kept = FxHashMap::default();
+        let mut readable = FxHashMap::default();
         let FolderListing {
             heads: found,
             damaged,
@@ -75,24 +75,24 @@ impl Keeping {
             for (hold, head, bytes) in held {
                 let usable = lineage.holds(&head.era, head.version)
                     && lineage.has_changes_since(head.version)
-                    && now.saturating_sub(head.version) <= MOST_BEHIND;
+                    && now.saturating_sub(head.version) <= MAX_COMMITS_BEHIND;
                 if !usable {
                     folder.remove(&head.kind);
                     continue;
                 }
-                let one = Kept {
+                let one = ReadableFile {
                     era: head.era,
                     version: head.version,
                     bytes,
                     streamed_bytes: 0,
                     _hold: hold,
                 };
-                kept.insert(head.kind, one);
+                readable.insert(head.kind, one);
             }
         }
         Self {
             folder,
-            kept: Mutex::new(kept),
+            readable: Mutex::new(readable),
             streamed_bytes: AtomicU64::new(0),
             damaged: Mutex::new(damaged),
         }
@@ -100,42 +100,45 @@ impl Keeping {
 
     /// The views that have files.
     pub(crate) fn kinds(&self) -> Vec<ViewKind> {
-        self.kept.lock().keys().cloned().collect()
+        self.readable.lock().keys().cloned().collect()
     }
 
     /// Version and size of a view's file.
     pub(crate) fn file(&self, kind: &ViewKind) -> Option<(Version, u64)> {
-        let kept = self.kept.lock();
-        kept.get(kind).map(|one| (one.version, one.bytes))
+        let readable = self.readable.lock();
+        readable.get(kind).map(|one| (one.version, one.bytes))
     }
 
     /// Counts a commit with this many bytes of changes; returns whether it is time to review the files.
     pub(crate) fn note_streamed(&self, bytes: usize) -> bool {
         let bytes = bytes as u64;
         let before = self.streamed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        before / LOOK_BYTES != (before + bytes) / LOOK_BYTES
+        before / REVIEW_BYTES != (before + bytes) / REVIEW_BYTES
     }
 
     /// The views whose files retain too much of the change stream.
     pub(crate) fn behind(&self) -> Vec<ViewKind> {
-        let kept = self.kept.lock();
+        let readable = self.readable.lock();
         // Under the lock: none of the files is newer than the counter.
         let streamed = self.streamed_bytes.load(Ordering::Relaxed);
-        let far = |one: &Kept| {
-            streamed.saturating_sub(one.streamed_bytes) > MOST_HELD_BYTES.max(one.bytes / 2)
+        let far = |one: &ReadableFile| {
+            streamed.saturating_sub(one.streamed_bytes) > MAX_HELD_BYTES.max(one.bytes / 2)
         };
-        let behind = kept.iter().filter(|(_, one)| far(one));
+        let behind = readable.iter().filter(|(_, one)| far(one));
         behind.map(|(kind, _)| kind.clone()).collect()
     }
 
     /// Whether a base at this version, with this many entries, should be written: there is no file, or it is
     /// far behind.
     pub(crate) fn is_far(&self, kind: &ViewKind, version: Version, len: u64) -> bool {
-        let kept = self.kept.lock();
+        let readable = self.readable.lock();
         let streamed = self.streamed_bytes.load(Ordering::Relaxed);
-        kept.get(kind).is_none_or(|one| {
+        readable.get(kind).is_none_or(|one| {
             let commits = version.saturating_sub(one.version);
-            commits > FEW_BEHIND.max(len / WRITTEN_SHARE).min(MOST_BEHIND / 2)
+            commits
+                > FEW_BEHIND
+                    .max(len / WRITTEN_SHARE)
+                    .min(MAX_COMMITS_BEHIND / 2)
                 || streamed.saturating_sub(one.streamed_bytes) > WRITTEN_BYTES.max(one.bytes)
         })
     }
@@ -143,7 +146,7 @@ impl Keeping {
     /// Removes a view's file.
     pub(crate) fn forget(&self, kind: &ViewKind) {
         self.folder.remove(kind);
-        self.kept.lock().remove(kind);
+        self.readable.lock().remove(kind);
     }
 
     /// Files found damaged since the database was opened.
@@ -158,24 +161,24 @@ impl Keeping {
 
     /// Releases the change stream.
     pub(crate) fn let_go(&self) {
-        self.kept.lock().clear();
+        self.readable.lock().clear();
     }
 
     /// Notes a file that was written, and retains the change stream for it.
     pub(crate) fn note_written(&self, head: Head, bytes: u64, hold: StreamHold) {
-        let one = Kept {
+        let one = ReadableFile {
             era: head.era,
             version: head.version,
             bytes,
             streamed_bytes: self.streamed_bytes.load(Ordering::Relaxed),
             _hold: hold,
         };
-        self.kept.lock().insert(head.kind, one);
+        self.readable.lock().insert(head.kind, one);
     }
 
     pub(crate) fn head(&self, kind: &ViewKind) -> Option<Head> {
-        let kept = self.kept.lock();
-        kept.get(kind).map(|one| Head {
+        let readable = self.readable.lock();
+        readable.get(kind).map(|one| Head {
             kind: kind.clone(),
             era: one.era,
             version: one.version,

@@ -2,7 +2,7 @@
 //!
 //! Views are derived data and may be dropped at any time: that changes no result, only the time it takes.
 //! Invariants:
-//! - a view answers a version exactly, or declines; callers of [`Reader`] cannot tell which;
+//! - a view answers a version exactly, or declines; callers of [`ViewReader`] cannot tell which;
 //! - a commit is handed to the views before it becomes visible, so that a reader that sees a commit also
 //!   finds it in the views;
 //! - a transaction's own writes are read from the rows, and every observation made in a view enters the
@@ -38,13 +38,13 @@ mod status;
 mod views;
 mod worker;
 
-pub use adjacency::{AdjacencyAt, LinkScratch, Links};
+pub use adjacency::{AdjacencyAt, LinkScratch, NodeLinks};
 pub use at::ViewsAt;
 pub use check::ViewCheck;
-pub use column::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
+pub use column::{Cell, ColumnAt, ColumnPage, PAGE_ROWS, PageBits, PageValues};
 pub use error::ViewError;
-pub use reader::Reader;
+pub use reader::ViewReader;
 pub use segment::DamagedFile;
-pub use side::Side;
+pub use side::AdjacencySide;
 pub use status::{Owner, ViewKind, ViewState, ViewStatus};
 pub use views::{ViewOptions, Views};

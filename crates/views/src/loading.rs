@@ -19,7 +19,7 @@ use crate::{
     id::small,
     members::stored::store_set,
     segment::{Head, NewFile, SegmentError, malformed},
-    side::Side,
+    side::AdjacencySide,
     worker::Job,
 };
 
@@ -133,7 +133,9 @@ impl LoadFiles {
 fn load_kinds(load: &Loading) -> Vec<ViewKind> {
     match *load {
         Loading::Nodes { label, .. } => vec![ViewKind::Members(Some(label))],
-        Loading::Relationships { type_id, .. } => vec![ViewKind::Adjacency(type_id, Side::Out)],
+        Loading::Relationships { type_id, .. } => {
+            vec![ViewKind::Adjacency(type_id, AdjacencySide::Out)]
+        }
     }
 }
 
@@ -299,7 +301,7 @@ impl Making {
                 let last = id(first.0 + count - 1)?;
                 let (source, target) = (id(last_source.0)?, id(last_target.0)?);
                 let bound = source.max(target) + 1;
-                let kind = ViewKind::Adjacency(type_id, Side::Out);
+                let kind = ViewKind::Adjacency(type_id, AdjacencySide::Out);
                 let mut file = views.new_file(&kind, era)?;
                 let rows = AdjacencyWriter::new(file.writer(), count, source, bound)?;
                 Ok(Self::Relationships {

@@ -20,13 +20,13 @@ use crate::{
 };
 
 /// How long a background job waits for commits in flight.
-const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 30_000 });
+const COMMIT_WAIT: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 30_000 });
 
 /// The same for a query, which can read rows instead.
-const SHORT_PATIENCE: Duration = Duration::from_millis(200);
+const QUERY_COMMIT_WAIT: Duration = Duration::from_millis(200);
 
 /// Interval at which a query that waits for another builder checks whether to continue.
-const LOOK: Duration = Duration::from_millis(5);
+const BUILD_LOCK_POLL: Duration = Duration::from_millis(5);
 
 /// Waits for the slot's build lock; `None` if `should_continue` returned false.
 fn lock_while<'m>(
@@ -34,7 +34,7 @@ fn lock_while<'m>(
     should_continue: ShouldContinue<'_>,
 ) -> Option<MutexGuard<'m, ()>> {
     loop {
-        if let Some(guard) = making.try_lock_for(LOOK) {
+        if let Some(guard) = making.try_lock_for(BUILD_LOCK_POLL) {
             return Some(guard);
         }
         if !should_continue() {
@@ -204,9 +204,10 @@ impl Views {
         let (base, kept) =
             self.with_effort_while(kind, should_continue, |effort| make(&tx, effort))?;
         let feed = self.feed();
-        match slot.finish_building(tx.version(), base, kept, feed.applied) {
-            true => Ok(()),
-            false => Err(ViewError::Overtaken),
+        if slot.finish_building(tx.version(), base, kept, feed.applied) {
+            Ok(())
+        } else {
+            Err(ViewError::Overtaken)
         }
     }
 
@@ -247,9 +248,9 @@ impl Views {
             if self.worker.stop().load(Ordering::Relaxed) || !should_continue() {
                 return Err(ViewError::Stopped);
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > COMMIT_WAIT {
                 return Err(ViewError::Unsettled {
-                    seconds: PATIENCE.as_secs(),
+                    seconds: COMMIT_WAIT.as_secs(),
                 });
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -259,7 +260,7 @@ impl Views {
     /// Whether all commits enqueued by now end soon: a bulk load enqueues its commit when it starts.
     pub(crate) fn commits_end_soon(&self, should_continue: ShouldContinue<'_>) -> bool {
         let begun = Instant::now();
-        let soon = || begun.elapsed() < SHORT_PATIENCE && should_continue();
+        let soon = || begun.elapsed() < QUERY_COMMIT_WAIT && should_continue();
         let newest = self.inbox.newest();
         let store = self.store.upgrade();
         store.is_some_and(|store| self.snapshot_including(&store, newest, &soon).is_ok())
@@ -392,7 +393,7 @@ mod tests {
     use isomer_value::{LabelId, Map, NodeId, Value};
 
     use super::*;
-    use crate::{ViewOptions, side::Side};
+    use crate::{ViewOptions, side::AdjacencySide};
 
     fn open(budget: usize) -> (DataStore, Arc<Views>, Memory) {
         let memory = Memory::new(budget);
@@ -559,7 +560,7 @@ mod tests {
         let begun = Instant::now();
         let made = views.build(&kind, false, &|| false);
         assert!(matches!(made, Err(ViewError::Stopped)), "{made:?}");
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < COMMIT_WAIT);
         let making = slot.making.lock();
         let made = views.build(&kind, false, &|| false);
         assert!(matches!(made, Err(ViewError::Taken)), "{made:?}");
@@ -685,11 +686,11 @@ mod tests {
                 .unwrap();
         }
         tx.commit().unwrap();
-        let kind = ViewKind::Adjacency(type_id, Side::Out);
+        let kind = ViewKind::Adjacency(type_id, AdjacencySide::Out);
         views.make(&kind).unwrap();
         write(&store, 1, "y");
         let before = memory.usage(MemoryKind::Views).used_bytes;
-        let slot = views.adjacency_slot(type_id, Side::Out);
+        let slot = views.adjacency_slot(type_id, AdjacencySide::Out);
         let merged = views.merge_slot(&slot, &kind, |generation, tx, effort| {
             let base = adjacency::merge(generation, tx.version(), effort);
             slot.lose(tx.version() + 1); // a bulk load starts

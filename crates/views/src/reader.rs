@@ -11,8 +11,8 @@ use isomer_value::{
 };
 
 use crate::{
-    AdjacencyAt, ColumnAt, LinkScratch, Links, Owner, ViewsAt, id::small, members::MemberBase,
-    side::Side, slot::Pinned, status::Records,
+    AdjacencyAt, ColumnAt, LinkScratch, NodeLinks, Owner, ViewsAt, id::small, members::MemberBase,
+    side::AdjacencySide, slot::Pinned, status::Records,
 };
 
 /// Fewer nodes than this are read from the rows: looking up the views would cost as much.
@@ -28,13 +28,13 @@ const WORTH_A_COPY: usize = 1024;
 /// the footprint as reading the row would have added it. Results equal those of the transaction's own
 /// [`GraphRead`], in the same order.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
+pub struct ViewReader<'a> {
     tx: &'a Transaction,
     views: &'a ViewsAt,
     enabled: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ViewReader<'a> {
     /// Reads `tx` through `views`, which must be those [at](crate::Views::at) its version; other views are
     /// ignored.
     pub fn new(tx: &'a Transaction, views: &'a ViewsAt) -> Self {
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         self.tx
     }
 
-    /// The views, for operators that read them directly; requires [`Reader::is_plain`].
+    /// The views, for operators that read them directly; requires [`ViewReader::is_plain`].
     pub fn views(&self) -> &'a ViewsAt {
         self.views
     }
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A column of one label with a value of this property for each of these nodes, so all of them have its
-    /// label. Requires [`Reader::is_plain`].
+    /// label. Requires [`ViewReader::is_plain`].
     pub fn column_of_all(&self, prop: PropId, nodes: &[u32]) -> Option<ColumnAt> {
         let columns = self
             .views
@@ -100,10 +100,10 @@ impl<'a> Reader<'a> {
         };
         all.sort_unstable();
         all.dedup();
-        let sides: &[Side] = match direction {
-            Direction::Outgoing => &[Side::Out],
-            Direction::Incoming => &[Side::In],
-            Direction::Both => &Side::BOTH,
+        let sides: &[AdjacencySide] = match direction {
+            Direction::Outgoing => &[AdjacencySide::Out],
+            Direction::Incoming => &[AdjacencySide::In],
+            Direction::Both => &AdjacencySide::BOTH,
         };
         let mut found = Vec::with_capacity(sides.len() * all.len());
         let mut missing = false;
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
         self.fill_missing(start, &missing, props, out)
     }
 
-    /// As [`Reader::node_properties_within`], of relationships.
+    /// As [`ViewReader::node_properties_within`], of relationships.
     ///
     /// # Errors
     /// Those of the engine.
@@ -313,11 +313,11 @@ impl<'a> Reader<'a> {
             let (Some(side), Some(type_id)) = (at.side(), at.type_id()) else {
                 continue;
             };
-            let Links { others, ids } = at.relationships(small, scratch);
+            let NodeLinks { others, ids } = at.relationships(small, scratch);
             // `ids` parallels `others`, as the links were requested with ids.
             for (&other, &id) in others.iter().zip(ids) {
                 // A self loop is in both sides; for both directions together it is one relationship.
-                if direction == Direction::Both && side == Side::In && other == small {
+                if direction == Direction::Both && side == AdjacencySide::In && other == small {
                     continue;
                 }
                 out.push(row(type_id, side, node, other, id));
@@ -326,11 +326,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn row(type_id: TypeId, side: Side, node: NodeId, other: u32, id: u32) -> RelRow {
+fn row(type_id: TypeId, side: AdjacencySide, node: NodeId, other: u32, id: u32) -> RelRow {
     let other = NodeId(other.into());
     let (source, target) = match side {
-        Side::Out => (node, other),
-        Side::In => (other, node),
+        AdjacencySide::Out => (node, other),
+        AdjacencySide::In => (other, node),
     };
     RelRow {
         id: RelId(id.into()),
@@ -368,7 +368,7 @@ fn push_group(
     }
 }
 
-impl GraphRead for Reader<'_> {
+impl GraphRead for ViewReader<'_> {
     fn catalog(&self) -> Arc<Catalog> {
         self.tx.catalog()
     }
@@ -489,10 +489,10 @@ impl GraphRead for Reader<'_> {
                     let (Some(side), Some(type_id)) = (at.side(), at.type_id()) else {
                         continue;
                     };
-                    if direction == Direction::Both && side == Side::In && from == to {
+                    if direction == Direction::Both && side == AdjacencySide::In && from == to {
                         continue; // a self loop is returned once
                     }
-                    let Links { others, ids } = at.relationships(from, &mut scratch);
+                    let NodeLinks { others, ids } = at.relationships(from, &mut scratch);
                     let first = others.partition_point(|one| *one < to);
                     let parallel = others[first..].iter().take_while(|one| **one == to);
                     for (_, &id) in parallel.zip(&ids[first..]) {
@@ -529,7 +529,7 @@ impl GraphRead for Reader<'_> {
             let mut degree = 0;
             for at in &links {
                 degree += u64::from(at.degree(small));
-                if direction == Direction::Both && at.side() == Some(Side::In) {
+                if direction == Direction::Both && at.side() == Some(AdjacencySide::In) {
                     let others = at.neighbours(small, &mut scratch);
                     let first = others.partition_point(|one| *one < small);
                     let loops = others[first..].iter().take_while(|one| **one == small);

@@ -14,7 +14,7 @@ use crate::{
     adjacency::AdjacencyBase,
     column::ColumnBase,
     members::MemberBase,
-    side::Side,
+    side::AdjacencySide,
     slot::{Base, Cleared, Slot},
 };
 
@@ -24,7 +24,7 @@ pub(crate) type ColumnSlot = (Arc<[PropId]>, Arc<Slot<ColumnBase>>);
 /// The views of a database. A slot is never removed; its content comes and goes.
 #[derive(Default)]
 pub(crate) struct Registry {
-    pub(crate) adjacency: FxHashMap<(TypeId, Side), Arc<Slot<AdjacencyBase>>>,
+    pub(crate) adjacency: FxHashMap<(TypeId, AdjacencySide), Arc<Slot<AdjacencyBase>>>,
     pub(crate) members: FxHashMap<Option<LabelId>, Arc<Slot<MemberBase>>>,
     pub(crate) columns: FxHashMap<Owner, Vec<ColumnSlot>>,
 }

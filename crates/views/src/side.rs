@@ -2,14 +2,14 @@
 
 /// The end from which relationships are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Side {
+pub enum AdjacencySide {
     /// From the source node: outgoing relationships.
     Out,
     /// From the target node: incoming relationships.
     In,
 }
 
-impl Side {
+impl AdjacencySide {
     /// Both sides, outgoing first, in the order of the rows.
     pub const BOTH: [Self; 2] = [Self::Out, Self::In];
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use isomer_data::{Catalog, Version};
 use isomer_value::{LabelId, Names, PropId, TypeId};
 
-use crate::side::Side;
+use crate::side::AdjacencySide;
 
 /// What a view holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ViewKind {
     /// The relationships of a type seen from one end.
-    Adjacency(TypeId, Side),
+    Adjacency(TypeId, AdjacencySide),
     /// The nodes of a label, or all.
     Members(Option<LabelId>),
     /// The values at a path of a label's nodes.
@@ -102,8 +102,8 @@ impl ViewKind {
         match self {
             Self::Adjacency(type_id, side) => {
                 let end = match side {
-                    Side::Out => "start",
-                    Side::In => "end",
+                    AdjacencySide::Out => "start",
+                    AdjacencySide::In => "end",
                 };
                 format!("relationships {} by {end}", rel_type(*type_id))
             }

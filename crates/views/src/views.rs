@@ -23,7 +23,7 @@ use crate::{
     keeping::Keeping,
     members::MemberBase,
     registry::Registry,
-    side::Side,
+    side::AdjacencySide,
     slot::{Base, Cleared, Pinned, Slot},
     status::Records,
     worker::{Job, Worker},
@@ -61,7 +61,7 @@ impl Default for ViewOptions {
 
 /// How long a reader waits for a thread that is applying commits, normally for much less. After that it reads
 /// rows instead of being blocked longer.
-const READER_PATIENCE: Duration = Duration::from_millis(100);
+const READER_LOCK_WAIT: Duration = Duration::from_millis(100);
 
 /// The read views of a database. Holds no strong reference to the database.
 pub struct Views {
@@ -199,7 +199,7 @@ impl Views {
         if !self.inbox.lacks(version) {
             return true;
         }
-        match self.feed.try_lock_for(READER_PATIENCE) {
+        match self.feed.try_lock_for(READER_LOCK_WAIT) {
             Some(mut feed) => {
                 self.apply_waiting(&mut feed);
                 true
@@ -273,7 +273,7 @@ impl Views {
     pub(crate) fn adjacency_at(
         &self,
         type_id: TypeId,
-        side: Side,
+        side: AdjacencySide,
         with_ids: bool,
         version: Version,
         demand: u64,
@@ -290,7 +290,7 @@ impl Views {
         // A ready view that is merely too new for this reader need not be rebuilt.
         if pinned.is_some() || !slot.is_ready() {
             let kind = || ViewKind::Adjacency(type_id, side);
-            self.ask(&slot, kind, with_ids, demand, self.options.demand);
+            self.request_build(&slot, kind, with_ids, demand, self.options.demand);
         }
         None
     }
@@ -310,7 +310,7 @@ impl Views {
         let slot = self.member_slot(label);
         let pinned = self.pin(&slot, version);
         if pinned.is_none() && !slot.is_ready() {
-            self.ask(&slot, || ViewKind::Members(label), false, demand, enough);
+            self.request_build(&slot, || ViewKind::Members(label), false, demand, enough);
         }
         pinned
     }
@@ -331,7 +331,7 @@ impl Views {
         let pinned = self.pin(&slot, version);
         if pinned.is_none() && !slot.is_ready() {
             let kind = || owner.column(path.into());
-            self.ask(&slot, kind, false, demand, enough);
+            self.request_build(&slot, kind, false, demand, enough);
         }
         pinned
     }
@@ -376,7 +376,7 @@ impl Views {
     }
 
     /// Counts work that a view would have saved, and requests its build when that is enough.
-    fn ask<B: Base>(
+    fn request_build<B: Base>(
         &self,
         slot: &Slot<B>,
         kind: impl FnOnce() -> ViewKind,
@@ -386,9 +386,10 @@ impl Views {
     ) {
         let asked = slot.demand.fetch_add(demand, Ordering::Relaxed) + demand;
         // Exponential backoff after failed builds.
-        let enough = match slot.stored.load(Ordering::Relaxed) {
-            true => enough.min(1),
-            false => enough,
+        let enough = if slot.stored.load(Ordering::Relaxed) {
+            enough.min(1)
+        } else {
+            enough
         };
         let enough = enough << slot.failures.load(Ordering::Relaxed).min(16);
         if asked < enough || slot.busy.swap(true, Ordering::AcqRel) {
@@ -400,7 +401,11 @@ impl Views {
         }
     }
 
-    pub(crate) fn adjacency_slot(&self, type_id: TypeId, side: Side) -> Arc<Slot<AdjacencyBase>> {
+    pub(crate) fn adjacency_slot(
+        &self,
+        type_id: TypeId,
+        side: AdjacencySide,
+    ) -> Arc<Slot<AdjacencyBase>> {
         if let Some(slot) = self.registry.read().adjacency.get(&(type_id, side)) {
             return slot.clone();
         }

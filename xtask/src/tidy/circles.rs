@@ -41,7 +41,7 @@ struct Modules(BTreeMap<ModulePath, Module>);
 pub struct Circle {
     /// Name of the crate's folder.
     pub part: String,
-    /// Names of the modules, ascending; the root of the crate is empty.
+    /// Names of the modules, ascending; the root of the crate is `crate`.
     pub files: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ pub fn all() -> Result<Vec<Circle>> {
     for (part, modules) in &crates {
         circles.extend(modules.circles().into_iter().map(|circle| Circle {
             part: part.clone(),
-            files: circle.iter().map(|path| path.join("::")).collect(),
+            files: circle.iter().map(name_of).collect(),
         }));
     }
     circles.sort_by_key(|circle| (Reverse(circle.files.len()), circle.to_string()));
@@ -92,6 +92,14 @@ pub fn report() -> Result<Vec<String>> {
     Ok(lines)
 }
 
+fn name_of(module: &ModulePath) -> String {
+    if module.is_empty() {
+        "crate".to_owned()
+    } else {
+        module.join("::")
+    }
+}
+
 /// The module of a file below `src`.
 fn module_of(file: &Path) -> Option<ModulePath> {
     let parts: Vec<&str> = file.iter().filter_map(|part| part.to_str()).collect();
@@ -110,13 +118,24 @@ fn module_of(file: &Path) -> Option<ModulePath> {
 }
 
 impl Module {
-    /// Reads the imports of a file, whose comments and literals are blank: those at its top level, and paths in its
-    /// code that begin with `crate::`.
+    /// Reads the imports of a file, whose comments and literals are blank: those at its top level, and the paths in
+    /// its code that begin at a module.
     fn parse(code: &str) -> Self {
         let mut module = Self::default();
         let mut rest = String::new();
+        let mut is_inline = false;
         let mut lines = code.lines();
         while let Some(line) = lines.next() {
+            is_inline = if is_inline {
+                line != "}"
+            } else {
+                opens_module(line)
+            };
+            if is_inline {
+                rest.push_str(&from_parent(line));
+                rest.push('\n');
+                continue;
+            }
             let is_public = line.starts_with("pub");
             let Some(tree) = import_of(line) else {
                 rest.push_str(line);
@@ -136,29 +155,50 @@ impl Module {
                 module.imports.push(path);
             }
         }
-        for (at, _) in rest.match_indices("crate::") {
-            let is_root = !rest[..at].ends_with(|c: char| c.is_alphanumeric() || "_$:".contains(c));
-            let path: String = rest[at..]
-                .chars()
-                .take_while(|c| c.is_alphanumeric() || "_:".contains(*c))
-                .collect();
-            if is_root {
-                let path = path.split("::").filter(|name| !name.is_empty());
-                module.imports.push(path.map(str::to_owned).collect());
-            }
-        }
+        module.imports.extend(paths_in_code(&rest));
         module
     }
 }
 
+/// The paths in code that begin with a module (`crate`, `super`, `self` or one in scope), such as those of functions
+/// that it calls.
+fn paths_in_code(code: &str) -> impl Iterator<Item = ModulePath> + '_ {
+    let paths = code.split(|c: char| !(c.is_alphanumeric() || "_:$".contains(c)));
+    // A macro names its own crate `$crate`; types and numbers are no modules.
+    let begins = |path: &&str| path.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    let paths = paths.filter(begins).filter(|path| path.contains("::"));
+    paths.map(|path| {
+        let names = path.split("::").filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
+    })
+}
+
+/// Whether a line begins a module within its file.
+fn opens_module(line: &str) -> bool {
+    line.ends_with('{') && item_behind_visibility(line).starts_with("mod ")
+}
+
+/// A line of a module within a file, with its paths as the file itself would write them.
+fn from_parent(line: &str) -> String {
+    let marked = line.replace("super::super::", "super\0");
+    marked.replace("super::", "").replace('\0', "::")
+}
+
 /// What follows `use` in a line that begins an import.
 fn import_of(line: &str) -> Option<&str> {
-    let line = match line.strip_prefix("pub") {
-        None => line,
-        Some(rest) if rest.starts_with('(') => rest.split_once(')')?.1.trim_start(),
-        Some(rest) => rest.trim_start(),
+    item_behind_visibility(line).strip_prefix("use ")
+}
+
+/// A line without `pub` or `pub(…)` at its beginning.
+fn item_behind_visibility(line: &str) -> &str {
+    let Some(rest) = line.strip_prefix("pub") else {
+        return line;
     };
-    line.strip_prefix("use ")
+    let rest = match rest.strip_prefix('(') {
+        Some(restricted) => restricted.split_once(')').map_or("", |(_, item)| item),
+        None => rest,
+    };
+    rest.trim_start()
 }
 
 /// The paths of an import such as `a::{b, c::{self, d as e}}`, each with the name under which it is imported.
@@ -319,6 +359,37 @@ mod tests {
             modules.circles(),
             [vec![named("a"), named("b"), named("b::c")]]
         );
+    }
+
+    #[test]
+    fn paths_in_function_bodies_are_imports() {
+        let modules = modules(&[
+            ("src/a/mod.rs", "mod b;\nfn f() { b::g(Kind::One) }\n"),
+            ("src/a/b.rs", "fn g() { super::super::c::h(super::f) }\n"),
+            ("src/c.rs", "fn h() { $crate::a::f(); other::a::f() }\n"),
+        ]);
+        let named = |name: &str| name.split("::").map(str::to_owned).collect::<ModulePath>();
+        assert_eq!(modules.circles(), [vec![named("a"), named("a::b")]]);
+        assert_eq!(
+            modules.0[&named("a::b")].imports,
+            [named("super::super::c::h"), named("super::f")]
+        );
+    }
+
+    #[test]
+    fn a_module_within_a_file_belongs_to_it() {
+        let modules = modules(&[
+            ("src/a/mod.rs", "mod b;\nfn f() { b::g() }\n"),
+            (
+                "src/a/b.rs",
+                "pub(crate) mod inner {\n    use super::T;\n    fn g() -> T { super::super::c::h() }\n}\n",
+            ),
+            ("src/a/c.rs", "fn h() { super::f() }\n"),
+        ]);
+        let circles = modules.circles();
+        let names: Vec<_> = circles[0].iter().map(|path| path.join("::")).collect();
+        assert_eq!(names, ["a", "a::b", "a::c"]);
+        assert_eq!(circles.len(), 1);
     }
 
     #[test]

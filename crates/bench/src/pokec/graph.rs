@@ -17,7 +17,7 @@ use isomer_db::{
         BuilderInternals as _, DatabaseInternals as _, LayerResult as _, TransactionInternals as _,
         bulk::{BulkPhase, BulkWatch},
         data::Verdict,
-        views::{Side, ViewKind, ViewOptions, ViewState},
+        views::{AdjacencySide, ViewKind, ViewOptions, ViewState},
     },
     json, params,
 };
@@ -377,8 +377,8 @@ impl Graph {
         let mut figures = Vec::new();
         for view in views.iter().filter(|view| view.count > 0) {
             let name = match view.kind {
-                ViewKind::Adjacency(_, Side::Out) => "bytes_per_relationship_out",
-                ViewKind::Adjacency(_, Side::In) => "bytes_per_relationship_in",
+                ViewKind::Adjacency(_, AdjacencySide::Out) => "bytes_per_relationship_out",
+                ViewKind::Adjacency(_, AdjacencySide::In) => "bytes_per_relationship_in",
                 _ => continue,
             };
             figures.push((name, view.bytes as f64 / view.count as f64, "bytes"));
@@ -651,7 +651,7 @@ fn kept_views(db: &Database) -> Result<Vec<ViewKind>> {
     let person = catalog.label_id("Person").context("no label Person")?;
     let friend = catalog.type_id("FRIEND").context("no type FRIEND")?;
     let mut kinds = vec![ViewKind::Members(None), ViewKind::Members(Some(person))];
-    kinds.extend(Side::BOTH.map(|side| ViewKind::Adjacency(friend, side)));
+    kinds.extend(AdjacencySide::BOTH.map(|side| ViewKind::Adjacency(friend, side)));
     for name in ["_key", "AGE"] {
         let prop = catalog.prop_id(name).context("no property")?;
         kinds.push(ViewKind::Column(person, [prop].into()));

@@ -10,7 +10,7 @@ use isomer_db::{
     internals::{
         DatabaseInternals as _,
         data::{Access, GraphRead},
-        views::{Side, ViewKind},
+        views::{AdjacencySide, ViewKind},
     },
 };
 
@@ -25,21 +25,21 @@ fn adjacency_of_the_network_takes_few_bytes() {
     let catalog = store.catalog();
     let friend = catalog.type_id(FRIEND).unwrap();
     let views = db.views();
-    let bytes_each = |side: Side| {
+    let bytes_each = |side: AdjacencySide| {
         let kind = ViewKind::Adjacency(friend, side);
         let all = views.status();
         let view = all.iter().find(|view| view.kind == kind).unwrap();
         assert_eq!(view.count, edges.len() as u64);
         view.bytes as f64 / view.count as f64
     };
-    for side in Side::BOTH {
+    for side in AdjacencySide::BOTH {
         let kind = ViewKind::Adjacency(friend, side);
         views.make_plain(&kind).unwrap();
         let plain = bytes_each(side);
         assert!(plain <= 5.0, "{plain} bytes a relationship");
     }
     views.clear();
-    for side in Side::BOTH {
+    for side in AdjacencySide::BOTH {
         views.make(&ViewKind::Adjacency(friend, side)).unwrap();
         let with_ids = bytes_each(side);
         assert!(with_ids <= 10.0, "{with_ids} bytes a relationship");
@@ -54,7 +54,7 @@ fn adjacency_of_the_network_takes_few_bytes() {
     assert_eq!(ids.len(), 20_000);
     let first = ids[0].0 as u32;
     let at = views.at(&tx);
-    let adjacency = at.adjacency(Some(friend), Side::Out).unwrap();
+    let adjacency = at.adjacency(Some(friend), AdjacencySide::Out).unwrap();
     let mut scratch = Vec::new();
     for group in edges.chunk_by(|a, b| a.0 == b.0) {
         let targets: Vec<u32> = group.iter().map(|edge| edge.1 + first).collect();

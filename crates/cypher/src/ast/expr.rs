@@ -116,7 +116,7 @@ pub enum ExprKind {
         /// The operand.
         operand: Box<Expr>,
         /// The type.
-        value_type: ValueType,
+        value_type: TypeExpr,
         /// `IS NOT ::`
         negated: bool,
     },
@@ -350,7 +350,7 @@ pub enum SubqueryKind {
 
 /// A type as written in `IS ::` and in constraints.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ValueType {
+pub enum TypeExpr {
     /// `ANY`
     Any,
     /// `NOTHING` or `NULL`
@@ -390,9 +390,9 @@ pub enum ValueType {
     /// `PATH`
     Path,
     /// `LIST<type>`, `LIST`
-    List(Box<ValueType>),
+    List(Box<TypeExpr>),
     /// `type NOT NULL`
-    NotNull(Box<ValueType>),
+    NotNull(Box<TypeExpr>),
     /// `type | type`; two or more.
-    Union(Vec<ValueType>),
+    Union(Vec<TypeExpr>),
 }

@@ -21,20 +21,21 @@ mod statement;
 
 pub use expr::{
     BinaryOp, CaseBranch, Expr, ExprKind, Literal, MapEntry, MapProjectionItem, QuantifierKind,
-    SubqueryKind, UnaryOp, ValueType,
+    SubqueryKind, TypeExpr, UnaryOp,
 };
 pub use name::{Ident, QualifiedName};
 pub use pattern::{
-    Direction, LabelExpr, LabelExprKind, Link, NodePattern, PathLength, PathPattern, PathSelector,
-    PathStep, Pattern, QuantifiedPath, RelationshipPattern,
+    Direction, LabelExpr, LabelExprKind, NodePattern, PathLength, PathPattern, PathSelector,
+    PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 pub use query::{
-    CallSubquery, Clause, Create, Delete, Foreach, LoadCsv, Match, Merge, MergeAction, MergeEvent,
-    ProcedureCall, Projection, ProjectionItem, Query, Remove, RemoveItem, Return, Set, SetItem,
-    SingleQuery, SortItem, SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
+    CallProcedure, CallSubquery, Clause, Create, Delete, Foreach, LoadCsv, Match, Merge,
+    MergeAction, MergeEvent, Projection, ProjectionItem, Query, Remove, RemoveItem, Return, Set,
+    SetItem, SingleQuery, SortItem, SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem,
+    YieldItems,
 };
 pub use schema::{
-    ConstraintKind, CreateConstraint, CreateIndex, DropSchema, FieldPath, FieldStep, KillQuery,
-    SchemaTarget, Show, ShowKind,
+    ConstraintRequirement, CreateConstraint, CreateIndex, DropSchema, FieldReference, FieldStep,
+    KillQuery, SchemaPattern, Show, ShowKind,
 };
 pub use statement::{Mode, Statement, StatementBody};

@@ -64,14 +64,14 @@ pub enum PathSelector {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathStep {
     /// The link to the node.
-    pub link: Link,
+    pub link: PatternLink,
     /// The node.
     pub node: NodePattern,
 }
 
 /// The connection between two nodes of a path.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Link {
+pub enum PatternLink {
     /// `-[…]->`, of one relationship or several.
     Relationship(Box<RelationshipPattern>),
     /// `((a)-[…]->(b) WHERE …){1,3}`

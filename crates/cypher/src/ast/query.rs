@@ -45,7 +45,7 @@ impl Query {
 
     /// The procedure call that is the whole query; its arguments may come from the parameters, and its
     /// columns are the result.
-    pub fn standalone_call(&self) -> Option<&ProcedureCall> {
+    pub fn standalone_call(&self) -> Option<&CallProcedure> {
         match self.branches.as_slice() {
             [SingleQuery { clauses, .. }] => match clauses.as_slice() {
                 [Clause::Call(call)] => Some(call),
@@ -80,7 +80,7 @@ pub enum Clause {
     /// `FOREACH`
     Foreach(Foreach),
     /// `CALL procedure(…)`
-    Call(ProcedureCall),
+    Call(CallProcedure),
     /// `CALL { … }`
     Subquery(CallSubquery),
     /// `LOAD CSV`
@@ -349,7 +349,7 @@ pub struct Foreach {
 
 /// `CALL name[(arguments)] [YIELD …]`
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProcedureCall {
+pub struct CallProcedure {
     /// The procedure.
     pub name: QualifiedName,
     /// The arguments; `None` without parentheses: a standalone call then takes them from the parameters of

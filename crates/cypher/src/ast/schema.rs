@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Expr, Ident, ValueType, Yield};
+use super::{Expr, Ident, TypeExpr, Yield};
 use crate::Span;
 
 /// `CREATE [UNIQUE] INDEX [name] [IF NOT EXISTS] FOR (n:Label) ON (n.a, n.b.c, n.tags[])`
@@ -15,16 +15,16 @@ pub struct CreateIndex {
     /// Whether an existing index is accepted without an error.
     pub if_not_exists: bool,
     /// The indexed records.
-    pub target: SchemaTarget,
+    pub target: SchemaPattern,
     /// The fields, in order; at least one.
-    pub fields: Vec<FieldPath>,
+    pub fields: Vec<FieldReference>,
     /// Source span.
     pub span: Span,
 }
 
 /// The records that an index or constraint applies to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SchemaTarget {
+pub enum SchemaPattern {
     /// `(variable:Label)`
     Node {
         /// The variable.
@@ -43,7 +43,7 @@ pub enum SchemaTarget {
 
 /// A field of a record, possibly nested: `n.a`, `n.b.c`, `n.tags[]`, `n.items[].sku`
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldPath {
+pub struct FieldReference {
     /// From the record inwards; starts with a name.
     pub steps: Vec<FieldStep>,
     /// Source span.
@@ -78,26 +78,26 @@ pub struct CreateConstraint {
     /// Whether an existing constraint is accepted without an error.
     pub if_not_exists: bool,
     /// The records it applies to.
-    pub target: SchemaTarget,
+    pub target: SchemaPattern,
     /// The requirement.
-    pub kind: ConstraintKind,
+    pub kind: ConstraintRequirement,
     /// Source span.
     pub span: Span,
 }
 
 /// The requirement of a constraint.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ConstraintKind {
+pub enum ConstraintRequirement {
     /// `REQUIRE (n.a, n.b) IS UNIQUE`
-    Unique(Vec<FieldPath>),
+    Unique(Vec<FieldReference>),
     /// `REQUIRE (n.a, n.b) IS NODE KEY`: unique and not null.
-    Key(Vec<FieldPath>),
+    Key(Vec<FieldReference>),
     /// `REQUIRE n.a IS NOT NULL`
-    NotNull(FieldPath),
+    NotNull(FieldReference),
     /// `REQUIRE n.a IS :: TYPE`
-    Typed(FieldPath, ValueType),
+    Typed(FieldReference, TypeExpr),
     /// `REQUIRE n.a IS CONVERGENT KIND`: the words of the kind, in capitals.
-    Convergent(FieldPath, Arc<str>),
+    Convergent(FieldReference, Arc<str>),
     /// `REQUIRE KEEP ENDPOINTS`: a node survives a concurrent deletion on another replica while such a
     /// relationship needs it.
     KeepEndpoints,

@@ -1,7 +1,7 @@
 //! Which clauses may follow one another, and which may end a query.
 
 use super::cursor::{AFTER_EXPRESSION, CLAUSES, PResult, Parser};
-use crate::ast::{Clause, ProcedureCall, SubqueryKind, YieldItems};
+use crate::ast::{CallProcedure, Clause, SubqueryKind, YieldItems};
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
 
@@ -84,33 +84,31 @@ pub(super) fn check_last(
         position,
         QueryPosition::Expression(SubqueryKind::Exists | SubqueryKind::Count)
     );
-    match ends || may_lack_return {
-        true => Ok(()),
-        false => {
-            let what = if length == 1 {
-                "the query is only"
-            } else {
-                "the query ends with"
-            };
-            let message = format!("{what} {}, which has no result", clause_name(last));
-            let error = ParseError::new(Detail::InvalidClauseComposition, last.span(), message);
-            let candidates: Vec<Keyword> =
-                AFTER_EXPRESSION.iter().chain(CLAUSES).copied().collect();
-            let found = p.unexpected_word("a clause", &candidates);
-            Err(match p.peek() {
-                // An unrecognised clause follows, so the query does not end here.
-                TokenKind::End
-                | TokenKind::Symbol(Symbol::RightBrace | Symbol::Semicolon)
-                | TokenKind::Keyword(Keyword::Union) => {
-                    error.with_hint("end it with RETURN or a clause that changes data")
-                }
-                _ => found,
-            })
-        }
+    if ends || may_lack_return {
+        Ok(())
+    } else {
+        let what = if length == 1 {
+            "the query is only"
+        } else {
+            "the query ends with"
+        };
+        let message = format!("{what} {}, which has no result", clause_name(last));
+        let error = ParseError::new(Detail::InvalidClauseComposition, last.span(), message);
+        let candidates: Vec<Keyword> = AFTER_EXPRESSION.iter().chain(CLAUSES).copied().collect();
+        let found = p.unexpected_word("a clause", &candidates);
+        Err(match p.peek() {
+            // An unrecognised clause follows, so the query does not end here.
+            TokenKind::End
+            | TokenKind::Symbol(Symbol::RightBrace | Symbol::Semicolon)
+            | TokenKind::Keyword(Keyword::Union) => {
+                error.with_hint("end it with RETURN or a clause that changes data")
+            }
+            _ => found,
+        })
     }
 }
 
-pub(super) fn as_procedure_call(clause: &Clause) -> Option<&ProcedureCall> {
+pub(super) fn as_procedure_call(clause: &Clause) -> Option<&CallProcedure> {
     match clause {
         Clause::Call(call) => Some(call),
         _ => None,
@@ -118,7 +116,7 @@ pub(super) fn as_procedure_call(clause: &Clause) -> Option<&ProcedureCall> {
 }
 
 /// Inside a query a call must write out its arguments and its columns.
-pub(super) fn check_in_query_call(call: &ProcedureCall) -> PResult<()> {
+pub(super) fn check_in_query_call(call: &CallProcedure) -> PResult<()> {
     if call.arguments.is_none() {
         let message = format!(
             "{} without its arguments inside a query",

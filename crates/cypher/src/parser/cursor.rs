@@ -11,7 +11,7 @@ use crate::token::{Keyword, Symbol, Token, TokenKind};
 
 /// Limits on the input.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ParseLimits {
     /// Maximum size of the text, in bytes.
     pub max_text_bytes: usize,
     /// Maximum nesting depth: parentheses, lists, subqueries and the like.
@@ -20,7 +20,7 @@ pub struct Limits {
     pub max_height: u32,
 }
 
-impl Default for Limits {
+impl Default for ParseLimits {
     fn default() -> Self {
         Self {
             max_text_bytes: 1 << 20,
@@ -87,7 +87,7 @@ pub(super) struct Parser<'t> {
     pub(super) text: &'t str,
     pub(super) tokens: &'t [Token],
     pub(super) at: usize,
-    pub(super) limits: Limits,
+    pub(super) limits: ParseLimits,
     pub(super) depth: u32,
     /// Height of the highest tree parsed so far within the innermost scope; see [`Parser::enter`].
     pub(super) height: u32,
@@ -102,7 +102,7 @@ pub(super) struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    pub(super) fn new(text: &'t str, tokens: &'t [Token], limits: Limits) -> Self {
+    pub(super) fn new(text: &'t str, tokens: &'t [Token], limits: ParseLimits) -> Self {
         Self {
             text,
             tokens,
@@ -211,16 +211,18 @@ impl<'t> Parser<'t> {
     }
 
     pub(super) fn expect(&mut self, symbol: Symbol) -> PResult<Span> {
-        match self.is(symbol) {
-            true => Ok(self.advance()),
-            false => Err(self.unexpected(&format!("`{}`", symbol.text()))),
+        if self.is(symbol) {
+            Ok(self.advance())
+        } else {
+            Err(self.unexpected(&format!("`{}`", symbol.text())))
         }
     }
 
     pub(super) fn expect_keyword(&mut self, keyword: Keyword) -> PResult<Span> {
-        match self.is_keyword(keyword) {
-            true => Ok(self.advance()),
-            false => Err(self.unexpected_word(keyword.text(), &[keyword])),
+        if self.is_keyword(keyword) {
+            Ok(self.advance())
+        } else {
+            Err(self.unexpected_word(keyword.text(), &[keyword]))
         }
     }
 
@@ -326,18 +328,17 @@ impl<'t> Parser<'t> {
     /// The expression just parsed becomes an operand of a tree one level higher.
     pub(super) fn grow(&mut self) -> PResult<()> {
         self.height += 1;
-        match self.height > self.limits.max_height {
-            false => Ok(()),
-            true => {
-                let message = format!(
-                    "more than {} operators depend on one another in one expression",
-                    self.limits.max_height
-                );
-                Err(
-                    ParseError::new(Detail::LimitExceeded, self.last_span(), message)
-                        .with_hint("split the expression with WITH, or use a list and reduce()"),
-                )
-            }
+        if self.height > self.limits.max_height {
+            let message = format!(
+                "more than {} operators depend on one another in one expression",
+                self.limits.max_height
+            );
+            Err(
+                ParseError::new(Detail::LimitExceeded, self.last_span(), message)
+                    .with_hint("split the expression with WITH, or use a list and reduce()"),
+            )
+        } else {
+            Ok(())
         }
     }
 

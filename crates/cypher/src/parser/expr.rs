@@ -75,9 +75,10 @@ fn predicate_before_bar(p: &mut Parser<'_>) -> PResult<Expr> {
 
 /// `[WHERE predicate]`
 pub(super) fn optional_where(p: &mut Parser<'_>) -> PResult<Option<Expr>> {
-    match p.eat_keyword(Keyword::Where) {
-        true => predicate(p).map(Some),
-        false => Ok(None),
+    if p.eat_keyword(Keyword::Where) {
+        predicate(p).map(Some)
+    } else {
+        Ok(None)
     }
 }
 
@@ -370,16 +371,18 @@ fn is_label_at(p: &Parser<'_>, distance: usize) -> bool {
 fn subscript(p: &mut Parser<'_>, base: Expr) -> PResult<ExprKind> {
     p.advance();
     let base = Box::new(base);
-    let from = match p.is(Symbol::DotDot) {
-        true => None,
-        false => Some(Box::new(expression(p)?)),
+    let from = if p.is(Symbol::DotDot) {
+        None
+    } else {
+        Some(Box::new(expression(p)?))
     };
     let kind = match (p.eat(Symbol::DotDot), from) {
         (false, Some(index)) => ExprKind::Index { base, index },
         (_, from) => {
-            let to = match p.is(Symbol::RightBracket) {
-                true => None,
-                false => Some(Box::new(expression(p)?)),
+            let to = if p.is(Symbol::RightBracket) {
+                None
+            } else {
+                Some(Box::new(expression(p)?))
             };
             ExprKind::Slice { base, from, to }
         }
@@ -476,9 +479,10 @@ fn function(p: &mut Parser<'_>, parts: usize) -> PResult<Expr> {
     p.expect(Symbol::LeftParen)?;
     let distinct = p.eat_keyword(Keyword::Distinct);
     let takes_pattern = parts == 1 && name.parts[0].name.eq_ignore_ascii_case("exists");
-    let arguments = match takes_pattern {
-        true => arguments(p, predicate)?,
-        false => arguments(p, expression)?,
+    let arguments = if takes_pattern {
+        arguments(p, predicate)?
+    } else {
+        arguments(p, expression)?
     };
     p.grow()?;
     Ok(Expr::new(
@@ -500,9 +504,10 @@ pub(super) fn arguments(
         return Ok(Vec::new());
     }
     let arguments = p.comma_separated(argument)?;
-    match p.is(Symbol::RightParen) {
-        true => p.advance(),
-        false => return Err(p.unexpected("`,` or `)`")),
+    if p.is(Symbol::RightParen) {
+        p.advance()
+    } else {
+        return Err(p.unexpected("`,` or `)`"));
     };
     Ok(arguments)
 }
@@ -536,9 +541,10 @@ fn map_entry(p: &mut Parser<'_>) -> PResult<MapEntry> {
 }
 
 fn close_brace(p: &mut Parser<'_>) -> PResult<()> {
-    match p.eat(Symbol::RightBrace) {
-        true => Ok(()),
-        false => Err(p.unexpected("`,` or `}`")),
+    if p.eat(Symbol::RightBrace) {
+        Ok(())
+    } else {
+        Err(p.unexpected("`,` or `}`"))
     }
 }
 
@@ -560,16 +566,17 @@ fn map_projection(p: &mut Parser<'_>) -> PResult<Expr> {
 
 fn map_projection_item(p: &mut Parser<'_>) -> PResult<MapProjectionItem> {
     if p.eat(Symbol::Dot) {
-        return match p.eat(Symbol::Star) {
-            true => Ok(MapProjectionItem::AllProperties),
-            false => p
-                .name("the name of a property, or `*`")
-                .map(MapProjectionItem::Property),
+        return if p.eat(Symbol::Star) {
+            Ok(MapProjectionItem::AllProperties)
+        } else {
+            p.name("the name of a property, or `*`")
+                .map(MapProjectionItem::Property)
         };
     }
-    match p.is_at(1, Symbol::Colon) {
-        true => map_entry(p).map(MapProjectionItem::Entry),
-        false => p.variable().map(MapProjectionItem::Variable),
+    if p.is_at(1, Symbol::Colon) {
+        map_entry(p).map(MapProjectionItem::Entry)
+    } else {
+        p.variable().map(MapProjectionItem::Variable)
     }
 }
 
@@ -581,9 +588,10 @@ fn bracket(p: &mut Parser<'_>) -> PResult<Expr> {
     if p.is_variable_at(1) && p.is_keyword_at(2, Keyword::In) && !p.not_patterns.contains(&p.at) {
         return list_comprehension(p);
     }
-    let is_path = match is_named_path {
-        true => is_path_from(p, p.at + 3),
-        false => p.is_at(1, Symbol::LeftParen) && is_path_from(p, p.at + 1),
+    let is_path = if is_named_path {
+        is_path_from(p, p.at + 3)
+    } else {
+        p.is_at(1, Symbol::LeftParen) && is_path_from(p, p.at + 1)
     };
     if is_path && let Some(comprehension) = attempt_pattern(p, pattern_comprehension)? {
         return Ok(comprehension);
@@ -612,13 +620,15 @@ fn list_comprehension(p: &mut Parser<'_>) -> PResult<Expr> {
         (p.at, p.height) = (open, height);
         return bracket(p);
     }
-    let predicate = match p.eat_keyword(Keyword::Where) {
-        true => Some(Box::new(predicate_before_bar(p)?)),
-        false => None,
+    let predicate = if p.eat_keyword(Keyword::Where) {
+        Some(Box::new(predicate_before_bar(p)?))
+    } else {
+        None
     };
-    let projection = match p.eat(Symbol::Bar) {
-        true => Some(Box::new(expression(p)?)),
-        false => None,
+    let projection = if p.eat(Symbol::Bar) {
+        Some(Box::new(expression(p)?))
+    } else {
+        None
     };
     if !p.eat(Symbol::RightBracket) {
         return Err(p.unexpected_word("WHERE, `|` or `]`", &[Keyword::Where]));
@@ -638,9 +648,10 @@ fn list_comprehension(p: &mut Parser<'_>) -> PResult<Expr> {
 fn pattern_comprehension(p: &mut Parser<'_>) -> PResult<Expr> {
     let start = p.advance();
     let path = Box::new(path_pattern(p, PatternUse::Match)?);
-    let predicate = match p.eat_keyword(Keyword::Where) {
-        true => Some(Box::new(predicate_before_bar(p)?)),
-        false => None,
+    let predicate = if p.eat_keyword(Keyword::Where) {
+        Some(Box::new(predicate_before_bar(p)?))
+    } else {
+        None
     };
     p.expect(Symbol::Bar)?;
     let projection = Box::new(expression(p)?);
@@ -722,9 +733,10 @@ fn case(p: &mut Parser<'_>) -> PResult<Expr> {
 
 fn case_body(p: &mut Parser<'_>) -> PResult<Expr> {
     let start = p.advance();
-    let subject = match p.is_keyword(Keyword::When) {
-        true => None,
-        false => Some(Box::new(expression(p)?)),
+    let subject = if p.is_keyword(Keyword::When) {
+        None
+    } else {
+        Some(Box::new(expression(p)?))
     };
     let mut branches = Vec::new();
     while p.eat_keyword(Keyword::When) {
@@ -741,9 +753,10 @@ fn case_body(p: &mut Parser<'_>) -> PResult<Expr> {
     if branches.is_empty() {
         return Err(p.unexpected_word("WHEN", &[Keyword::When]));
     }
-    let otherwise = match p.eat_keyword(Keyword::Else) {
-        true => Some(Box::new(expression(p)?)),
-        false => None,
+    let otherwise = if p.eat_keyword(Keyword::Else) {
+        Some(Box::new(expression(p)?))
+    } else {
+        None
     };
     if !p.eat_keyword(Keyword::End) {
         return Err(p.unexpected_word(
@@ -778,9 +791,10 @@ fn parenthesis(p: &mut Parser<'_>) -> PResult<Expr> {
     }
     p.advance();
     let inner = parenthesized(p)?;
-    match p.eat(Symbol::RightParen) {
-        true => Ok(inner),
-        false => Err(p.unexpected_word("`)`", AFTER_EXPRESSION)),
+    if p.eat(Symbol::RightParen) {
+        Ok(inner)
+    } else {
+        Err(p.unexpected_word("`)`", AFTER_EXPRESSION))
     }
 }
 
@@ -806,9 +820,10 @@ fn subquery(p: &mut Parser<'_>, kind: SubqueryKind) -> PResult<Expr> {
                         | Keyword::All
                 )
             );
-        let query = match is_pattern && kind != SubqueryKind::Collect {
-            true => subquery_pattern(p)?,
-            false => query(p, QueryPosition::Expression(kind))?,
+        let query = if is_pattern && kind != SubqueryKind::Collect {
+            subquery_pattern(p)?
+        } else {
+            query(p, QueryPosition::Expression(kind))?
         };
         p.expect(Symbol::RightBrace)?;
         p.grow()?;

@@ -14,18 +14,17 @@ pub(super) fn number(p: &mut Parser<'_>, minus: Option<Span>) -> PResult<Expr> {
     let start = minus.unwrap_or(p.span());
     let is_float = p.peek() == TokenKind::Float;
     let span = p.span();
-    let literal = match is_float {
-        true => Literal::Float(unsigned_float(p)? * if minus.is_some() { -1.0 } else { 1.0 }),
-        false => {
-            let magnitude = i128::from(unsigned_integer(p)?);
-            let number = if minus.is_some() {
-                -magnitude
-            } else {
-                magnitude
-            };
-            let number = i64::try_from(number).map_err(|_| integer_overflow(p, span))?;
-            Literal::Int(number)
-        }
+    let literal = if is_float {
+        Literal::Float(unsigned_float(p)? * if minus.is_some() { -1.0 } else { 1.0 })
+    } else {
+        let magnitude = i128::from(unsigned_integer(p)?);
+        let number = if minus.is_some() {
+            -magnitude
+        } else {
+            magnitude
+        };
+        let number = i64::try_from(number).map_err(|_| integer_overflow(p, span))?;
+        Literal::Int(number)
     };
     Ok(Expr::new(ExprKind::Literal(literal), p.since(start)))
 }
@@ -70,9 +69,10 @@ fn integer_overflow(p: &Parser<'_>, span: Span) -> ParseError {
 
 pub(super) fn parameter(p: &mut Parser<'_>) -> PResult<Expr> {
     let text = p.token_text().get(1..).unwrap_or("");
-    let name = match text.starts_with('`') {
-        true => Arc::from(quoted_name_value(text)),
-        false => Arc::from(text),
+    let name = if text.starts_with('`') {
+        Arc::from(quoted_name_value(text))
+    } else {
+        Arc::from(text)
     };
     Ok(Expr::new(ExprKind::Parameter(name), p.advance()))
 }

@@ -4,8 +4,8 @@
 //! mutually recursive, and the files that they use. Errors are reported at the current token.
 //!
 //! Two limits bound the stack depth of this pass and of those that follow. Recursion is counted
-//! ([`Limits::max_nesting`]), and so is the height of every expression, which also grows by operators that
-//! are chained rather than nested ([`Limits::max_height`]). `AND`, `OR`, `XOR` and comparisons chain in one
+//! ([`ParseLimits::max_nesting`]), and so is the height of every expression, which also grows by operators that
+//! are chained rather than nested ([`ParseLimits::max_height`]). `AND`, `OR`, `XOR` and comparisons chain in one
 //! node and are limited only by the size of the text.
 
 mod attempt;
@@ -24,7 +24,7 @@ mod tests;
 mod value_type;
 
 use clause_order::QueryPosition;
-pub use cursor::Limits;
+pub use cursor::ParseLimits;
 use cursor::{PResult, Parser};
 use expr::predicate;
 use query::query;
@@ -36,13 +36,13 @@ use crate::error::{Detail, ParseError};
 use crate::lexer::tokenize;
 use crate::token::{Keyword, Symbol, TokenKind};
 
-/// Parses one statement, optionally followed by a semicolon, within the default [`Limits`].
+/// Parses one statement, optionally followed by a semicolon, within the default [`ParseLimits`].
 pub fn parse(text: &str) -> Result<Statement, ParseError> {
-    parse_within(text, Limits::default())
+    parse_within(text, ParseLimits::default())
 }
 
 /// Parses one statement within the given limits.
-pub fn parse_within(text: &str, limits: Limits) -> Result<Statement, ParseError> {
+pub fn parse_within(text: &str, limits: ParseLimits) -> Result<Statement, ParseError> {
     run(text, limits, |parser| {
         let statement = statement(parser)?;
         parser.eat(Symbol::Semicolon);
@@ -53,7 +53,7 @@ pub fn parse_within(text: &str, limits: Limits) -> Result<Statement, ParseError>
 
 /// Parses one standalone expression, such as the predicate of a stored constraint.
 pub fn parse_expression(text: &str) -> Result<Expr, ParseError> {
-    run(text, Limits::default(), |parser| {
+    run(text, ParseLimits::default(), |parser| {
         let expr = predicate(parser)?;
         parser.expect_end("the end of the expression")?;
         Ok(expr)
@@ -62,7 +62,7 @@ pub fn parse_expression(text: &str) -> Result<Expr, ParseError> {
 
 fn run<T>(
     text: &str,
-    limits: Limits,
+    limits: ParseLimits,
     parse: impl FnOnce(&mut Parser<'_>) -> PResult<T>,
 ) -> PResult<T> {
     if text.len() > limits.max_text_bytes {

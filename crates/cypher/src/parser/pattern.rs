@@ -6,8 +6,8 @@ use super::label::label_expression;
 use super::literal::{parameter, unsigned_integer};
 use crate::Span;
 use crate::ast::{
-    Direction, Expr, LabelExpr, Link, NodePattern, PathLength, PathPattern, PathSelector, PathStep,
-    Pattern, QuantifiedPath, RelationshipPattern,
+    Direction, Expr, LabelExpr, NodePattern, PathLength, PathPattern, PathSelector, PathStep,
+    Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -26,7 +26,7 @@ pub(super) enum PatternUse {
 /// An element of a path.
 enum Element {
     Node(Box<NodePattern>),
-    Link(Link),
+    Link(PatternLink),
     /// A path in parentheses without a quantifier.
     Group(Box<PathPattern>),
 }
@@ -43,13 +43,12 @@ pub(super) fn pattern(p: &mut Parser<'_>, usage: PatternUse) -> PResult<Pattern>
 /// `[variable =] [selector] path`
 pub(super) fn path_pattern(p: &mut Parser<'_>, usage: PatternUse) -> PResult<PathPattern> {
     let start = p.span();
-    let variable = match p.is_variable_at(0) && p.is_at(1, Symbol::Equal) {
-        true => {
-            let variable = p.variable()?;
-            p.advance();
-            Some(variable)
-        }
-        false => None,
+    let variable = if p.is_variable_at(0) && p.is_at(1, Symbol::Equal) {
+        let variable = p.variable()?;
+        p.advance();
+        Some(variable)
+    } else {
+        None
     };
     let mut path = match p.peek() {
         TokenKind::Keyword(Keyword::ShortestPath | Keyword::AllShortestPaths)
@@ -90,9 +89,10 @@ fn path_selector(p: &mut Parser<'_>) -> PResult<Option<PathSelector>> {
             p.advance();
             let count = selector_count(p)?;
             eat_path_word(p);
-            match p.eat_keyword(Keyword::Groups) || p.eat_word("GROUP") {
-                true => PathSelector::ShortestGroups(count),
-                false => PathSelector::Shortest(count),
+            if p.eat_keyword(Keyword::Groups) || p.eat_word("GROUP") {
+                PathSelector::ShortestGroups(count)
+            } else {
+                PathSelector::Shortest(count)
             }
         }
         _ => return Ok(None),
@@ -126,9 +126,10 @@ fn selector_count(p: &mut Parser<'_>) -> PResult<u64> {
 /// `shortestPath(…)` or `allShortestPaths(…)`
 pub(super) fn shortest_path_function(p: &mut Parser<'_>) -> PResult<PathPattern> {
     let start = p.span();
-    let selector = match p.is_keyword(Keyword::ShortestPath) {
-        true => PathSelector::ShortestPathFunction,
-        false => PathSelector::AllShortestPathsFunction,
+    let selector = if p.is_keyword(Keyword::ShortestPath) {
+        PathSelector::ShortestPathFunction
+    } else {
+        PathSelector::AllShortestPathsFunction
     };
     p.advance();
     p.expect(Symbol::LeftParen)?;
@@ -138,7 +139,7 @@ pub(super) fn shortest_path_function(p: &mut Parser<'_>) -> PResult<PathPattern>
     if !matches!(
         path.steps.as_slice(),
         [PathStep {
-            link: Link::Relationship(_),
+            link: PatternLink::Relationship(_),
             ..
         }]
     ) {
@@ -166,7 +167,7 @@ fn path_elements(p: &mut Parser<'_>, usage: PatternUse) -> PResult<PathPattern> 
             _ if path.takes_link() && is_relationship_start(p) => {
                 let relationship = relationship(p, usage)?;
                 path.push(
-                    Element::Link(Link::Relationship(Box::new(relationship))),
+                    Element::Link(PatternLink::Relationship(Box::new(relationship))),
                     p.since(start),
                 )?;
             }
@@ -211,11 +212,13 @@ fn node_or_group(p: &mut Parser<'_>, usage: PatternUse) -> PResult<Element> {
     path.span = p.since(start);
     match quantifier(p)? {
         None => Ok(Element::Group(Box::new(path))),
-        Some(length) => Ok(Element::Link(Link::Quantified(Box::new(QuantifiedPath {
-            path,
-            length,
-            span: p.since(start),
-        })))),
+        Some(length) => Ok(Element::Link(PatternLink::Quantified(Box::new(
+            QuantifiedPath {
+                path,
+                length,
+                span: p.since(start),
+            },
+        )))),
     }
 }
 
@@ -277,9 +280,10 @@ fn bound(p: &mut Parser<'_>) -> PResult<u64> {
 
 fn node(p: &mut Parser<'_>, usage: PatternUse) -> PResult<NodePattern> {
     let start = p.expect(Symbol::LeftParen)?;
-    let variable = match p.is_variable_at(0) {
-        true => Some(p.variable()?),
-        false => None,
+    let variable = if p.is_variable_at(0) {
+        Some(p.variable()?)
+    } else {
+        None
     };
     let labels = optional_labels(p)?;
     let properties = pattern_properties(p, usage)?;
@@ -415,12 +419,13 @@ fn relationship_detail(
     }
     relationship.properties = pattern_properties(p, usage)?;
     relationship.predicate = optional_where(p)?;
-    match p.is(Symbol::RightBracket) {
-        true => Ok(()),
-        false => Err(p.unexpected_word(
+    if p.is(Symbol::RightBracket) {
+        Ok(())
+    } else {
+        Err(p.unexpected_word(
             "`]`, `:TYPE`, `*`, `{properties}` or WHERE",
             &[Keyword::Where],
-        )),
+        ))
     }
 }
 
@@ -428,9 +433,10 @@ fn relationship_detail(
 fn star_length(p: &mut Parser<'_>) -> PResult<PathLength> {
     let start = p.advance();
     let min = optional_bound(p)?;
-    let max = match p.eat(Symbol::DotDot) {
-        true => optional_bound(p)?,
-        false => min,
+    let max = if p.eat(Symbol::DotDot) {
+        optional_bound(p)?
+    } else {
+        min
     };
     match p.peek() {
         TokenKind::Symbol(Symbol::Minus) => {
@@ -457,7 +463,7 @@ struct PathBuilder {
     start: Option<NodePattern>,
     steps: Vec<PathStep>,
     /// The link whose target node has not been added yet.
-    open: Option<Link>,
+    open: Option<PatternLink>,
 }
 
 impl PathBuilder {
@@ -472,7 +478,7 @@ impl PathBuilder {
 
     /// Whether a node must come next.
     fn is_open(&self) -> bool {
-        matches!(self.open, Some(Link::Relationship(_)))
+        matches!(self.open, Some(PatternLink::Relationship(_)))
     }
 
     /// Adds an element; `so_far` is the span of the path up to here. Returns the group if a parenthesised
@@ -576,8 +582,8 @@ fn check_usage(path: &PathPattern, usage: PatternUse) -> PResult<()> {
     }
     for step in &path.steps {
         let relationship = match &step.link {
-            Link::Relationship(relationship) => relationship,
-            Link::Quantified(quantified) => {
+            PatternLink::Relationship(relationship) => relationship,
+            PatternLink::Quantified(quantified) => {
                 return error(
                     Detail::CreatingVarLength,
                     quantified.span,

@@ -11,8 +11,8 @@ use super::expr::{arguments, expression, expression_before_bar, operand, optiona
 use super::label::label_expression;
 use super::pattern::{PatternUse, path_pattern, pattern};
 use crate::ast::{
-    CallSubquery, Clause, Create, Delete, Expr, ExprKind, Foreach, Ident, LabelExpr, Literal,
-    LoadCsv, Match, Merge, MergeAction, MergeEvent, ProcedureCall, Projection, ProjectionItem,
+    CallProcedure, CallSubquery, Clause, Create, Delete, Expr, ExprKind, Foreach, Ident, LabelExpr,
+    Literal, LoadCsv, Match, Merge, MergeAction, MergeEvent, Projection, ProjectionItem,
     QualifiedName, Query, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
     SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
 };
@@ -35,12 +35,11 @@ fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
     let mut union = None;
     while p.is_keyword(Keyword::Union) {
         let keyword = p.advance();
-        let kind = match p.eat_keyword(Keyword::All) {
-            true => UnionKind::All,
-            false => {
-                p.eat_keyword(Keyword::Distinct);
-                UnionKind::Distinct
-            }
+        let kind = if p.eat_keyword(Keyword::All) {
+            UnionKind::All
+        } else {
+            p.eat_keyword(Keyword::Distinct);
+            UnionKind::Distinct
         };
         if union.is_some_and(|union| union != kind) {
             return Err(ParseError::new(
@@ -157,24 +156,26 @@ pub(super) fn projection(p: &mut Parser<'_>) -> PResult<Projection> {
     let start = p.span();
     let distinct = p.eat_keyword(Keyword::Distinct);
     let star = p.eat(Symbol::Star);
-    let items = match star && !p.eat(Symbol::Comma) {
-        true => Vec::new(),
-        false => p.comma_separated(projection_item)?,
+    let items = if star && !p.eat(Symbol::Comma) {
+        Vec::new()
+    } else {
+        p.comma_separated(projection_item)?
     };
-    let order_by = match p.eat_keyword(Keyword::Order) {
-        true => {
-            p.expect_keyword(Keyword::By)?;
-            p.comma_separated(sort_item)?
-        }
-        false => Vec::new(),
+    let order_by = if p.eat_keyword(Keyword::Order) {
+        p.expect_keyword(Keyword::By)?;
+        p.comma_separated(sort_item)?
+    } else {
+        Vec::new()
     };
-    let skip = match p.is_keyword(Keyword::Skip) || p.is_keyword(Keyword::Offset) {
-        true => Some(row_count(p)?),
-        false => None,
+    let skip = if p.is_keyword(Keyword::Skip) || p.is_keyword(Keyword::Offset) {
+        Some(row_count(p)?)
+    } else {
+        None
     };
-    let limit = match p.is_keyword(Keyword::Limit) {
-        true => Some(row_count(p)?),
-        false => None,
+    let limit = if p.is_keyword(Keyword::Limit) {
+        Some(row_count(p)?)
+    } else {
+        None
     };
     Ok(Projection {
         distinct,
@@ -192,9 +193,10 @@ fn projection_item(p: &mut Parser<'_>) -> PResult<ProjectionItem> {
     let expr = expression(p)?;
     let span = p.since(start);
     let text = SourceText(Arc::from(span.slice(p.text)));
-    let alias = match p.eat_keyword(Keyword::As) {
-        true => Some(p.variable()?),
-        false => None,
+    let alias = if p.eat_keyword(Keyword::As) {
+        Some(p.variable()?)
+    } else {
+        None
     };
     Ok(ProjectionItem {
         expr,
@@ -470,7 +472,7 @@ fn call_subquery(p: &mut Parser<'_>, start: Span, imports: SubqueryImports) -> P
     }))
 }
 
-fn procedure_call(p: &mut Parser<'_>, start: Span) -> PResult<ProcedureCall> {
+fn procedure_call(p: &mut Parser<'_>, start: Span) -> PResult<CallProcedure> {
     let name_start = p.span();
     let mut parts = vec![p.name("the name of a procedure, or `{`")?];
     while p.eat(Symbol::Dot) {
@@ -480,15 +482,17 @@ fn procedure_call(p: &mut Parser<'_>, start: Span) -> PResult<ProcedureCall> {
         parts,
         span: p.since(name_start),
     };
-    let arguments = match p.eat(Symbol::LeftParen) {
-        true => Some(arguments(p, expression)?),
-        false => None,
+    let arguments = if p.eat(Symbol::LeftParen) {
+        Some(arguments(p, expression)?)
+    } else {
+        None
     };
-    let yields = match p.is_keyword(Keyword::Yield) {
-        true => Some(yield_clause(p)?),
-        false => None,
+    let yields = if p.is_keyword(Keyword::Yield) {
+        Some(yield_clause(p)?)
+    } else {
+        None
     };
-    Ok(ProcedureCall {
+    Ok(CallProcedure {
         name,
         arguments,
         yields,
@@ -509,9 +513,10 @@ pub(super) fn yield_clause(p: &mut Parser<'_>) -> PResult<Yield> {
         }
         _ => YieldItems::Named(p.comma_separated(|p| {
             let column = p.name("a column of the procedure")?;
-            let alias = match p.eat_keyword(Keyword::As) {
-                true => Some(p.variable()?),
-                false => None,
+            let alias = if p.eat_keyword(Keyword::As) {
+                Some(p.variable()?)
+            } else {
+                None
             };
             Ok(YieldItem { column, alias })
         })?),
@@ -535,9 +540,10 @@ fn load_csv(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
     let source = expression(p)?;
     p.expect_keyword(Keyword::As)?;
     let variable = p.variable()?;
-    let field_terminator = match p.eat_keyword(Keyword::FieldTerminator) {
-        true => Some(expression(p)?),
-        false => None,
+    let field_terminator = if p.eat_keyword(Keyword::FieldTerminator) {
+        Some(expression(p)?)
+    } else {
+        None
     };
     Ok(Clause::LoadCsv(LoadCsv {
         with_headers,

@@ -6,8 +6,8 @@ use super::query::yield_clause;
 use super::value_type::value_type;
 use crate::Span;
 use crate::ast::{
-    ConstraintKind, CreateConstraint, CreateIndex, DropSchema, ExprKind, FieldPath, FieldStep,
-    Ident, KillQuery, SchemaTarget, Show, ShowKind, StatementBody, Yield, YieldItems,
+    ConstraintRequirement, CreateConstraint, CreateIndex, DropSchema, ExprKind, FieldReference,
+    FieldStep, Ident, KillQuery, SchemaPattern, Show, ShowKind, StatementBody, Yield, YieldItems,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -58,9 +58,10 @@ pub(super) fn create_schema(p: &mut Parser<'_>) -> PResult<StatementBody> {
 /// `[name] [IF NOT EXISTS]`
 fn schema_name(p: &mut Parser<'_>) -> PResult<(Option<Ident>, bool)> {
     let is_if = p.is_keyword(Keyword::If) && p.is_keyword_at(1, Keyword::Not);
-    let name = match p.is_keyword(Keyword::For) || is_if {
-        true => None,
-        false => Some(p.name("a name, IF NOT EXISTS or FOR")?),
+    let name = if p.is_keyword(Keyword::For) || is_if {
+        None
+    } else {
+        Some(p.name("a name, IF NOT EXISTS or FOR")?)
     };
     let if_not_exists = p.eat_keyword(Keyword::If);
     if if_not_exists {
@@ -71,12 +72,12 @@ fn schema_name(p: &mut Parser<'_>) -> PResult<(Option<Ident>, bool)> {
 }
 
 /// `(n:Label)` or `()-[r:TYPE]-()`
-fn schema_target(p: &mut Parser<'_>) -> PResult<SchemaTarget> {
+fn schema_target(p: &mut Parser<'_>) -> PResult<SchemaPattern> {
     p.expect(Symbol::LeftParen)?;
     if !p.eat(Symbol::RightParen) {
         let (variable, label) = variable_and_name(p, "a label")?;
         p.expect(Symbol::RightParen)?;
-        return Ok(SchemaTarget::Node { variable, label });
+        return Ok(SchemaPattern::Node { variable, label });
     }
     p.eat(Symbol::Less);
     p.expect(Symbol::Minus)?;
@@ -87,7 +88,7 @@ fn schema_target(p: &mut Parser<'_>) -> PResult<SchemaTarget> {
     p.eat(Symbol::Greater);
     p.expect(Symbol::LeftParen)?;
     p.expect(Symbol::RightParen)?;
-    Ok(SchemaTarget::Relationship { variable, rel_type })
+    Ok(SchemaPattern::Relationship { variable, rel_type })
 }
 
 fn variable_and_name(p: &mut Parser<'_>, expected: &str) -> PResult<(Ident, Ident)> {
@@ -97,25 +98,26 @@ fn variable_and_name(p: &mut Parser<'_>, expected: &str) -> PResult<(Ident, Iden
 }
 
 /// `(n.a, n.b)`, or one field without parentheses.
-fn field_list(p: &mut Parser<'_>, target: &SchemaTarget) -> PResult<Vec<FieldPath>> {
+fn field_list(p: &mut Parser<'_>, target: &SchemaPattern) -> PResult<Vec<FieldReference>> {
     if !p.eat(Symbol::LeftParen) {
         return Ok(vec![field(p, target)?]);
     }
     let fields = p.comma_separated(|p| field(p, target))?;
-    match p.eat(Symbol::RightParen) {
-        true => Ok(fields),
-        false => Err(p.unexpected("`,` or `)`")),
+    if p.eat(Symbol::RightParen) {
+        Ok(fields)
+    } else {
+        Err(p.unexpected("`,` or `)`"))
     }
 }
 
 /// `n.a`, `n.b.c`, `n.tags[]`
-fn field(p: &mut Parser<'_>, target: &SchemaTarget) -> PResult<FieldPath> {
+fn field(p: &mut Parser<'_>, target: &SchemaPattern) -> PResult<FieldReference> {
     let start = p.span();
     let variable = p.variable()?;
-    let (SchemaTarget::Node {
+    let (SchemaPattern::Node {
         variable: declared, ..
     }
-    | SchemaTarget::Relationship {
+    | SchemaPattern::Relationship {
         variable: declared, ..
     }) = target;
     if variable != *declared {
@@ -139,7 +141,7 @@ fn field(p: &mut Parser<'_>, target: &SchemaTarget) -> PResult<FieldPath> {
             p.advance();
             steps.push(FieldStep::Elements);
         } else {
-            return Ok(FieldPath {
+            return Ok(FieldReference {
                 steps,
                 span: p.since(start),
             });
@@ -154,7 +156,7 @@ fn create_constraint(p: &mut Parser<'_>, start: Span) -> PResult<CreateConstrain
     p.expect_keyword(Keyword::Require)?;
     let at = p.at;
     let kind = if p.eat_word("KEEP") && p.eat_word("ENDPOINTS") {
-        ConstraintKind::KeepEndpoints
+        ConstraintRequirement::KeepEndpoints
     } else {
         p.at = at;
         match field_constraint(p, &target) {
@@ -162,7 +164,7 @@ fn create_constraint(p: &mut Parser<'_>, start: Span) -> PResult<CreateConstrain
             // None of the forms over fields: rewind and parse any predicate.
             _ => {
                 p.at = at;
-                ConstraintKind::Check(predicate(p)?)
+                ConstraintRequirement::Check(predicate(p)?)
             }
         }
     };
@@ -176,34 +178,37 @@ fn create_constraint(p: &mut Parser<'_>, start: Span) -> PResult<CreateConstrain
 }
 
 /// `fields IS UNIQUE`, `IS NODE KEY`, `IS NOT NULL`, `IS :: TYPE`, up to the end of the statement.
-fn field_constraint(p: &mut Parser<'_>, target: &SchemaTarget) -> PResult<Option<ConstraintKind>> {
+fn field_constraint(
+    p: &mut Parser<'_>,
+    target: &SchemaPattern,
+) -> PResult<Option<ConstraintRequirement>> {
     let mut fields = field_list(p, target)?;
     if !p.eat_keyword(Keyword::Is) {
         return Ok(None);
     }
     let kind = if p.eat_keyword(Keyword::Unique) {
-        ConstraintKind::Unique(fields)
+        ConstraintRequirement::Unique(fields)
     } else if p.is_keyword(Keyword::Node)
         || p.is_keyword(Keyword::Relationship)
         || p.is_keyword(Keyword::Key)
     {
         let _ = p.eat_keyword(Keyword::Node) || p.eat_keyword(Keyword::Relationship);
         p.expect_keyword(Keyword::Key)?;
-        ConstraintKind::Key(fields)
+        ConstraintRequirement::Key(fields)
     } else if fields.len() != 1 {
         return Ok(None);
     } else if p.eat_keyword(Keyword::Not) {
         p.expect_keyword(Keyword::Null)?;
-        ConstraintKind::NotNull(fields.remove(0))
+        ConstraintRequirement::NotNull(fields.remove(0))
     } else if p.eat(Symbol::DoubleColon) || p.eat_word("TYPED") {
-        ConstraintKind::Typed(fields.remove(0), value_type(p)?)
+        ConstraintRequirement::Typed(fields.remove(0), value_type(p)?)
     } else if p.eat_word("CONVERGENT") {
         let mut words = Vec::new();
         while let Some(word) = CONVERGENT_WORDS.iter().find(|word| p.is_word(word)) {
             p.advance();
             words.push(*word);
         }
-        ConstraintKind::Convergent(fields.remove(0), words.join(" ").into())
+        ConstraintRequirement::Convergent(fields.remove(0), words.join(" ").into())
     } else {
         return Ok(None);
     };

@@ -343,28 +343,27 @@ fn schema_commands() {
         StatementBody::CreateConstraint(constraint) => constraint.kind,
         other => panic!("{other:?}"),
     };
-    assert!(
-        matches!(constraint("CREATE CONSTRAINT c FOR (n:L) REQUIRE (n.a, n.b) IS UNIQUE"), ConstraintKind::Unique(fields) if fields.len() == 2)
-    );
+    let unique = constraint("CREATE CONSTRAINT c FOR (n:L) REQUIRE (n.a, n.b) IS UNIQUE");
+    assert!(matches!(unique, ConstraintRequirement::Unique(fields) if fields.len() == 2));
     assert!(matches!(
         constraint("CREATE CONSTRAINT FOR (n:L) REQUIRE n.a IS NOT NULL"),
-        ConstraintKind::NotNull(_)
+        ConstraintRequirement::NotNull(_)
     ));
     assert!(matches!(
         constraint("CREATE CONSTRAINT FOR (n:L) REQUIRE n.a IS :: LIST<INTEGER NOT NULL>"),
-        ConstraintKind::Typed(_, ValueType::List(_))
+        ConstraintRequirement::Typed(_, TypeExpr::List(_))
     ));
     assert!(matches!(
         constraint("CREATE CONSTRAINT FOR (n:L) REQUIRE (n.a) IS NODE KEY"),
-        ConstraintKind::Key(_)
+        ConstraintRequirement::Key(_)
     ));
     assert!(matches!(
         constraint("CREATE CONSTRAINT FOR (n:L) REQUIRE n.a > 0 AND n.b IS NOT NULL"),
-        ConstraintKind::Check(_)
+        ConstraintRequirement::Check(_)
     ));
     assert!(matches!(
         constraint("CREATE CONSTRAINT FOR (n:L) REQUIRE (n.a + n.b) > 0"),
-        ConstraintKind::Check(_)
+        ConstraintRequirement::Check(_)
     ));
     for text in [
         "DROP INDEX i IF EXISTS",
@@ -493,9 +492,9 @@ fn depth_is_limited() {
         around("LIST<", "INTEGER", ">")
     ));
     for text in texts {
-        let limits = Limits {
+        let limits = ParseLimits {
             max_text_bytes: usize::MAX,
-            ..Limits::default()
+            ..ParseLimits::default()
         };
         match parse_within(&text, limits) {
             Err(error) => assert!(
@@ -571,9 +570,9 @@ fn reasonable_depth_is_accepted() {
 fn texts_have_a_limit() {
     let text = format!("RETURN '{}'", "x".repeat(1 << 20));
     assert_eq!(error(&text).detail, Detail::LimitExceeded);
-    let limits = Limits {
+    let limits = ParseLimits {
         max_text_bytes: 1 << 21,
-        ..Limits::default()
+        ..ParseLimits::default()
     };
     assert!(parse_within(&text, limits).is_ok());
 }

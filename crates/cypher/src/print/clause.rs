@@ -2,7 +2,7 @@
 
 use super::Printer;
 use crate::ast::{
-    CallSubquery, Clause, Expr, Ident, Match, Merge, MergeEvent, ProcedureCall, Projection,
+    CallProcedure, CallSubquery, Clause, Expr, Ident, Match, Merge, MergeEvent, Projection,
     RemoveItem, SetItem, SubqueryImports, Yield, YieldItems,
 };
 
@@ -176,7 +176,7 @@ impl Printer {
         }
     }
 
-    fn procedure_call(&mut self, call: &ProcedureCall) {
+    fn procedure_call(&mut self, call: &CallProcedure) {
         self.text("CALL ");
         self.separated(&call.name.parts, ".", |printer, part| {
             printer.name(&part.name)

@@ -3,7 +3,7 @@
 use super::{Printer, printed, quote_string};
 use crate::ast::{
     BinaryOp, Expr, ExprKind, LabelExprKind, Literal, MapEntry, MapProjectionItem, QualifiedName,
-    QuantifierKind, SubqueryKind, UnaryOp, ValueType,
+    QuantifierKind, SubqueryKind, TypeExpr, UnaryOp,
 };
 use crate::lexer::Lexer;
 use crate::token::{Keyword, TokenKind};
@@ -62,7 +62,7 @@ fn level(expr: &Expr) -> Level {
             operators.first().map_or(Level::Sum, |op| binary_level(*op))
         }
         ExprKind::IsTyped {
-            value_type: ValueType::Union(_),
+            value_type: TypeExpr::Union(_),
             ..
         } => Level::Bar,
         ExprKind::IsNull { .. } | ExprKind::IsTyped { .. } => Level::Predicate,
@@ -231,9 +231,10 @@ impl Printer {
 
     fn parameter(&mut self, name: &str) {
         self.text("$");
-        match !name.is_empty() && name.chars().all(crate::lexer::is_name_part) {
-            true => self.text(name),
-            false => self.text(&format!("`{}`", name.replace('`', "``"))),
+        if !name.is_empty() && name.chars().all(crate::lexer::is_name_part) {
+            self.text(name)
+        } else {
+            self.text(&format!("`{}`", name.replace('`', "``")))
         }
     }
 
@@ -347,9 +348,10 @@ impl Printer {
             first,
             TokenKind::Name | TokenKind::QuotedName | TokenKind::Keyword(_)
         );
-        match is_name && lexer.next_token().kind == TokenKind::Keyword(word) {
-            true => self.text(&format!("({text})")),
-            false => self.text(&text),
+        if is_name && lexer.next_token().kind == TokenKind::Keyword(word) {
+            self.text(&format!("({text})"))
+        } else {
+            self.text(&text)
         }
     }
 

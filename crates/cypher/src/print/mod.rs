@@ -9,7 +9,7 @@ mod schema;
 
 use std::fmt;
 
-use crate::ast::{Expr, Mode, PathPattern, Query, Statement, StatementBody, UnionKind, ValueType};
+use crate::ast::{Expr, Mode, PathPattern, Query, Statement, StatementBody, TypeExpr, UnionKind};
 use crate::lexer::{is_name_part, is_name_start};
 use crate::token::Keyword;
 
@@ -37,7 +37,7 @@ impl fmt::Display for PathPattern {
     }
 }
 
-impl fmt::Display for ValueType {
+impl fmt::Display for TypeExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&printed(|printer| printer.value_type(self)))
     }
@@ -47,9 +47,10 @@ impl fmt::Display for ValueType {
 pub fn quote_name(name: &str) -> String {
     let mut characters = name.chars();
     let is_plain = characters.next().is_some_and(is_name_start) && characters.all(is_name_part);
-    match is_plain {
-        true => name.to_owned(),
-        false => format!("`{}`", name.replace('`', "``")),
+    if is_plain {
+        name.to_owned()
+    } else {
+        format!("`{}`", name.replace('`', "``"))
     }
 }
 

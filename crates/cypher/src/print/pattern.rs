@@ -2,8 +2,8 @@
 
 use super::Printer;
 use crate::ast::{
-    Direction, Expr, Ident, LabelExpr, LabelExprKind, Link, NodePattern, PathLength, PathPattern,
-    PathSelector, RelationshipPattern,
+    Direction, Expr, Ident, LabelExpr, LabelExprKind, NodePattern, PathLength, PathPattern,
+    PathSelector, PatternLink, RelationshipPattern,
 };
 
 impl Printer {
@@ -55,8 +55,8 @@ impl Printer {
         self.node(&path.start);
         for step in &path.steps {
             match &step.link {
-                Link::Relationship(relationship) => self.relationship(relationship),
-                Link::Quantified(quantified) => {
+                PatternLink::Relationship(relationship) => self.relationship(relationship),
+                PatternLink::Quantified(quantified) => {
                     self.path_group(&quantified.path, quantified.path.predicate.as_ref());
                     let max = quantified
                         .length

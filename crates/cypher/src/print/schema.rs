@@ -2,8 +2,8 @@
 
 use super::Printer;
 use crate::ast::{
-    ConstraintKind, CreateConstraint, CreateIndex, DropSchema, FieldPath, FieldStep, Ident,
-    SchemaTarget, ShowKind, ValueType,
+    ConstraintRequirement, CreateConstraint, CreateIndex, DropSchema, FieldReference, FieldStep,
+    Ident, SchemaPattern, ShowKind, TypeExpr,
 };
 
 impl Printer {
@@ -31,10 +31,10 @@ impl Printer {
         });
     }
 
-    fn schema_target(&mut self, target: &SchemaTarget) -> String {
+    fn schema_target(&mut self, target: &SchemaPattern) -> String {
         let (open, close, variable, name) = match target {
-            SchemaTarget::Node { variable, label } => ("(", ")", variable, label),
-            SchemaTarget::Relationship { variable, rel_type } => {
+            SchemaPattern::Node { variable, label } => ("(", ")", variable, label),
+            SchemaPattern::Relationship { variable, rel_type } => {
                 ("()-[", "]-()", variable, rel_type)
             }
         };
@@ -46,7 +46,7 @@ impl Printer {
         variable.name.to_string()
     }
 
-    fn fields(&mut self, variable: &str, fields: &[FieldPath]) {
+    fn fields(&mut self, variable: &str, fields: &[FieldReference]) {
         self.text("(");
         self.separated(fields, ", ", |printer, field| {
             printer.field(variable, field)
@@ -54,7 +54,7 @@ impl Printer {
         self.text(")");
     }
 
-    fn field(&mut self, variable: &str, field: &FieldPath) {
+    fn field(&mut self, variable: &str, field: &FieldReference) {
         self.variable(variable);
         for step in &field.steps {
             match step {
@@ -73,30 +73,30 @@ impl Printer {
         let variable = self.schema_target(&constraint.target);
         self.text(" REQUIRE ");
         match &constraint.kind {
-            ConstraintKind::Unique(fields) => {
+            ConstraintRequirement::Unique(fields) => {
                 self.fields(&variable, fields);
                 self.text(" IS UNIQUE");
             }
-            ConstraintKind::Key(fields) => {
+            ConstraintRequirement::Key(fields) => {
                 self.fields(&variable, fields);
                 self.text(" IS KEY");
             }
-            ConstraintKind::NotNull(field) => {
+            ConstraintRequirement::NotNull(field) => {
                 self.field(&variable, field);
                 self.text(" IS NOT NULL");
             }
-            ConstraintKind::Typed(field, value_type) => {
+            ConstraintRequirement::Typed(field, value_type) => {
                 self.field(&variable, field);
                 self.text(" IS :: ");
                 self.value_type(value_type);
             }
-            ConstraintKind::Convergent(field, kind) => {
+            ConstraintRequirement::Convergent(field, kind) => {
                 self.field(&variable, field);
                 self.text(" IS CONVERGENT ");
                 self.text(kind);
             }
-            ConstraintKind::KeepEndpoints => self.text("KEEP ENDPOINTS"),
-            ConstraintKind::Check(predicate) => self.expr(predicate),
+            ConstraintRequirement::KeepEndpoints => self.text("KEEP ENDPOINTS"),
+            ConstraintRequirement::Check(predicate) => self.expr(predicate),
         }
     }
 
@@ -123,37 +123,37 @@ impl Printer {
         });
     }
 
-    pub(super) fn value_type(&mut self, value_type: &ValueType) {
+    pub(super) fn value_type(&mut self, value_type: &TypeExpr) {
         let plain = match value_type {
-            ValueType::Any => "ANY",
-            ValueType::Null => "NULL",
-            ValueType::Boolean => "BOOLEAN",
-            ValueType::Integer => "INTEGER",
-            ValueType::Float => "FLOAT",
-            ValueType::Number => "NUMBER",
-            ValueType::String => "STRING",
-            ValueType::Bytes => "BYTES",
-            ValueType::Date => "DATE",
-            ValueType::LocalTime => "LOCAL TIME",
-            ValueType::ZonedTime => "ZONED TIME",
-            ValueType::LocalDateTime => "LOCAL DATETIME",
-            ValueType::ZonedDateTime => "ZONED DATETIME",
-            ValueType::Duration => "DURATION",
-            ValueType::Point => "POINT",
-            ValueType::Map => "MAP",
-            ValueType::Node => "NODE",
-            ValueType::Relationship => "RELATIONSHIP",
-            ValueType::Path => "PATH",
-            ValueType::List(element) => {
+            TypeExpr::Any => "ANY",
+            TypeExpr::Null => "NULL",
+            TypeExpr::Boolean => "BOOLEAN",
+            TypeExpr::Integer => "INTEGER",
+            TypeExpr::Float => "FLOAT",
+            TypeExpr::Number => "NUMBER",
+            TypeExpr::String => "STRING",
+            TypeExpr::Bytes => "BYTES",
+            TypeExpr::Date => "DATE",
+            TypeExpr::LocalTime => "LOCAL TIME",
+            TypeExpr::ZonedTime => "ZONED TIME",
+            TypeExpr::LocalDateTime => "LOCAL DATETIME",
+            TypeExpr::ZonedDateTime => "ZONED DATETIME",
+            TypeExpr::Duration => "DURATION",
+            TypeExpr::Point => "POINT",
+            TypeExpr::Map => "MAP",
+            TypeExpr::Node => "NODE",
+            TypeExpr::Relationship => "RELATIONSHIP",
+            TypeExpr::Path => "PATH",
+            TypeExpr::List(element) => {
                 self.text("LIST<");
                 self.value_type(element);
                 ">"
             }
-            ValueType::NotNull(inner) => {
+            TypeExpr::NotNull(inner) => {
                 self.value_type(inner);
                 " NOT NULL"
             }
-            ValueType::Union(types) => return self.separated(types, " | ", Self::value_type),
+            TypeExpr::Union(types) => return self.separated(types, " | ", Self::value_type),
         };
         self.text(plain);
     }

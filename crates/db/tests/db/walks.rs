@@ -4,7 +4,7 @@ use isomer_db::{
     Database, ErrorKind, Limits, Query, QueryOptions, Value,
     internals::{
         DatabaseInternals as _,
-        views::{Side, ViewKind, ViewState},
+        views::{AdjacencySide, ViewKind, ViewState},
     },
 };
 
@@ -256,7 +256,7 @@ fn make_views(db: &Database) {
     let catalog = db.store().unwrap().catalog();
     let weight = catalog.prop_id("w").unwrap();
     for kind in ["K", "L"].iter().filter_map(|name| catalog.type_id(name)) {
-        for side in [Side::Out, Side::In] {
+        for side in [AdjacencySide::Out, AdjacencySide::In] {
             let made = db.views().make(&ViewKind::Adjacency(kind, side));
             made.unwrap();
         }
@@ -363,14 +363,14 @@ fn a_pair_of_nodes_asks_for_the_view_of_one_side() {
         ViewKind::Adjacency(_, side) if view.state == ViewState::Standing => Some(side),
         _ => None,
     });
-    assert_eq!(sides.collect::<Vec<_>>(), [Side::Out]);
+    assert_eq!(sides.collect::<Vec<_>>(), [AdjacencySide::Out]);
 }
 
 /// Builds the views of all relationships.
 fn make_adjacency(db: &Database) {
     let store = db.store().unwrap();
     for (type_id, _) in store.catalog().types() {
-        for side in isomer_db::internals::views::Side::BOTH {
+        for side in isomer_db::internals::views::AdjacencySide::BOTH {
             let kind = isomer_db::internals::views::ViewKind::Adjacency(type_id, side);
             db.views().make(&kind).unwrap();
         }

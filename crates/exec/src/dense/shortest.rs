@@ -54,6 +54,7 @@ impl Reach {
 
     /// Estimated number of relationships on the next level.
     fn work(&self, walks: &Walks, scratch: &mut WalkScratch) -> u64 {
+        // A sample of the frontier is enough to choose a side; all degrees would cost as much as the step itself.
         let step = self.frontier.len().div_ceil(SAMPLE).max(1);
         let sample = self.frontier.iter().step_by(step);
         let (nodes, degrees) = sample.fold((0, 0), |(nodes, degrees), node| {
@@ -199,6 +200,7 @@ fn advance(
                 side.depths.put(to, side.depth);
                 next.push(to);
                 if other.marks.contains(to) {
+                    // Found from both ends: on a shortest walk, because every shorter one would have met before.
                     met.push(to);
                     if !all {
                         return Ok(true);
@@ -241,6 +243,7 @@ fn ways_back(
             .neighbours(here, scratch)
             .iter()
             .copied()
+            // No predecessors are stored: a neighbour that is one step nearer to the origin is one.
             .filter(|node| side.is_at(*node, left as u32 - 1));
         let mut nearer: Vec<u32> = nearer.take(if all { usize::MAX } else { 1 }).collect();
         nearer.sort_unstable();

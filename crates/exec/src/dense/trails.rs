@@ -26,55 +26,105 @@ pub(crate) fn undirected(
     max: u64,
     tick: &mut dyn FnMut(usize, usize) -> Result<()>,
 ) -> Result<Trails> {
-    let (mut marks, mut branches, mut depths) = (Marks::take(), Numbers::take(), Numbers::take());
+    let mut search = Search::new(start, max);
     let mut scratch = WalkScratch::default();
-    let mut ends: Vec<u32> = Vec::new();
-    let (mut back, mut depth) = (false, 0_u64);
-    marks.insert(start);
     let mut level = vec![start];
-    while !level.is_empty() && depth < max {
-        depth += 1;
-        let first = ends.len();
+    while !level.is_empty() && search.depth < max {
+        search.depth += 1;
+        let first = search.ends.len();
         for piece in level.chunks(TICK_NODES) {
-            let mut looked_at = piece.len();
+            let mut examined = piece.len();
             for &node in piece {
                 let neighbours = walks.neighbours(node, &mut scratch);
-                looked_at += neighbours.len();
+                examined += neighbours.len();
                 for &to in neighbours {
-                    if marks.insert(to) {
-                        let branch = if node == start {
-                            to
-                        } else {
-                            branches.get(node)
-                        };
-                        branches.put(to, branch);
-                        depths.put(to, u32::try_from(depth).unwrap_or(u32::MAX));
-                        ends.push(to);
-                    } else if !back {
-                        back = match (node == start, to == start) {
-                            (true, true) => true,
-                            (true, false) => max >= 2,
-                            // Over the relationship that led here, or a parallel one: already handled at the start.
-                            (false, true) => false,
-                            (false, false) => {
-                                branches.get(node) != branches.get(to)
-                                    && depth + u64::from(depths.get(to)) <= max
-                            }
-                        };
-                    }
+                    search.step(node, to);
                 }
             }
-            let bytes = ends.len() * 8 + marks.bytes() + branches.bytes() + depths.bytes();
-            tick(looked_at, bytes)?;
+            tick(examined, search.bytes())?;
         }
         level.clear();
-        level.extend_from_slice(&ends[first..]);
+        level.extend_from_slice(&search.ends[first..]);
     }
-    if back {
-        ends.push(start);
+    // The start is an end itself only if a walk returns to it; the search marked it before it began.
+    if search.returns {
+        search.ends.push(start);
     }
     Ok(Trails {
-        ends,
+        ends: search.ends,
         more: !level.is_empty(),
     })
+}
+
+/// A breadth-first search that also notices the first walk back to its start.
+struct Search {
+    start: u32,
+    max: u64,
+    /// Steps from the start to the level that is being found.
+    depth: u64,
+    marks: Marks,
+    /// The neighbour of the start over which a node was reached.
+    branches: Numbers,
+    depths: Numbers,
+    /// Nodes reached, without the start.
+    ends: Vec<u32>,
+    /// Whether a walk of at most `max` steps returns to the start.
+    returns: bool,
+}
+
+impl Search {
+    fn new(start: u32, max: u64) -> Self {
+        let mut marks = Marks::take();
+        marks.insert(start);
+        Self {
+            start,
+            max,
+            depth: 0,
+            marks,
+            branches: Numbers::take(),
+            depths: Numbers::take(),
+            ends: Vec::new(),
+            returns: false,
+        }
+    }
+
+    /// Follows a relationship from a node of the level before.
+    #[inline]
+    fn step(&mut self, node: u32, to: u32) {
+        if self.marks.insert(to) {
+            let branch = if node == self.start {
+                to
+            } else {
+                self.branches.get(node)
+            };
+            self.branches.put(to, branch);
+            // Depths only matter for walks that return within `max`; longer ones are cut off.
+            let depth = u32::try_from(self.depth).unwrap_or(u32::MAX);
+            self.depths.put(to, depth);
+            self.ends.push(to);
+        } else if !self.returns {
+            self.returns = self.closes(node, to);
+        }
+    }
+
+    /// Whether a relationship between two nodes that were reached before closes a walk through the start.
+    fn closes(&self, node: u32, to: u32) -> bool {
+        match (node == self.start, to == self.start) {
+            // A self loop.
+            (true, true) => true,
+            // A second relationship to a neighbour: out over one of the two, and back over the other.
+            (true, false) => self.max >= 2,
+            // Over the relationship that led here, or a parallel one: already handled at the start.
+            (false, true) => false,
+            // The walks to both nodes begin at different neighbours, so they share no relationship.
+            (false, false) => {
+                self.branches.get(node) != self.branches.get(to)
+                    && self.depth + u64::from(self.depths.get(to)) <= self.max
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.ends.len() * 8 + self.marks.bytes() + self.branches.bytes() + self.depths.bytes()
+    }
 }

@@ -2,7 +2,7 @@
 
 use isomer_data::Direction;
 use isomer_value::{NodeId, TypeId};
-use isomer_views::{AdjacencyAt, Side, ViewsAt};
+use isomer_views::{AdjacencyAt, AdjacencySide, ViewsAt};
 
 use crate::context::{Cx, TypeFilter};
 
@@ -40,15 +40,15 @@ impl Walks {
         };
         Some(match direction {
             Direction::Outgoing => Self {
-                first: of(Side::Out)?,
+                first: of(AdjacencySide::Out)?,
                 second: None,
             },
             Direction::Incoming => Self {
-                first: of(Side::In)?,
+                first: of(AdjacencySide::In)?,
                 second: None,
             },
             Direction::Both => {
-                let (out, into) = (of(Side::Out), of(Side::In));
+                let (out, into) = (of(AdjacencySide::Out), of(AdjacencySide::In));
                 Self {
                     first: out?,
                     second: Some(into?),
@@ -121,7 +121,7 @@ impl Walks {
     }
 }
 
-fn of_types(views: &ViewsAt, types: &[TypeId], side: Side) -> Option<AdjacencyAt> {
+fn of_types(views: &ViewsAt, types: &[TypeId], side: AdjacencySide) -> Option<AdjacencyAt> {
     (!types.is_empty()).then(|| views.adjacency_of_types(types, side))?
 }
 

@@ -1,6 +1,6 @@
 //! Expressions that bind a variable, and sub-plans.
 
-use isomer_plan::expr::{Expr, LocalId, QuantifierKind, Subquery, SubqueryKind};
+use isomer_plan::expr::{Expr, LocalId, QuantifierKind, Subquery, SubqueryResult};
 use isomer_value::{Value, limits::MAX_NESTING};
 
 use super::{Row, holds, truth, value};
@@ -202,15 +202,15 @@ pub(super) fn subquery(subquery: &Subquery, row: Row<'_>, cx: &mut Cx<'_>) -> Re
     result
 }
 
-fn drain(kind: SubqueryKind, child: &mut Child, cx: &mut Cx<'_>) -> Result<Value> {
+fn drain(kind: SubqueryResult, child: &mut Child, cx: &mut Cx<'_>) -> Result<Value> {
     let mut count = 0_i64;
     let mut collected = Vec::new();
     while let Some(mut chunk) = child.pull(cx)? {
         match kind {
-            SubqueryKind::Exists if !chunk.is_empty() => return Ok(Value::Bool(true)),
-            SubqueryKind::Exists => {}
-            SubqueryKind::Count => count += chunk.row_count() as i64,
-            SubqueryKind::Collect(slot) => {
+            SubqueryResult::Exists if !chunk.is_empty() => return Ok(Value::Bool(true)),
+            SubqueryResult::Exists => {}
+            SubqueryResult::Count => count += chunk.row_count() as i64,
+            SubqueryResult::Collect(slot) => {
                 chunk.flatten();
                 let mut bytes = 0;
                 for row in 0..chunk.len() {
@@ -223,8 +223,8 @@ fn drain(kind: SubqueryKind, child: &mut Child, cx: &mut Cx<'_>) -> Result<Value
         }
     }
     Ok(match kind {
-        SubqueryKind::Exists => Value::Bool(false),
-        SubqueryKind::Count => Value::Int(count),
-        SubqueryKind::Collect(_) => Value::from(collected),
+        SubqueryResult::Exists => Value::Bool(false),
+        SubqueryResult::Count => Value::Int(count),
+        SubqueryResult::Collect(_) => Value::from(collected),
     })
 }

@@ -22,7 +22,7 @@ pub(super) fn contains(list: &Value, item: &Value, cx: &mut Cx<'_>) -> Result<Va
         cx.tick(items.len())?;
         return Ok(search(items, item));
     }
-    match cx.run.last_list.contains(items, item) {
+    match cx.run.caches.last_list.contains(items, item) {
         Some(found) => Ok(found),
         None => {
             cx.tick(items.len())?;

@@ -19,12 +19,12 @@ const MAX_VALUE_BYTES: usize = 256;
 /// Makes room for `bytes` more; clears the cache if they do not fit.
 fn make_room(bytes: usize, cx: &mut Cx<'_>) {
     let most = cx.run.watch.limits().memory_bytes / SHARE_OF_MEMORY;
-    if cx.run.remembered.held_bytes + bytes > most || cx.run.watch.allow(bytes).is_err() {
-        let forgotten = std::mem::take(&mut cx.run.remembered);
+    if cx.run.caches.remembered.held_bytes + bytes > most || cx.run.watch.allow(bytes).is_err() {
+        let forgotten = std::mem::take(&mut cx.run.caches.remembered);
         cx.run.watch.release(forgotten.held_bytes);
     }
     if cx.run.watch.hold(bytes).is_ok() {
-        cx.run.remembered.held_bytes += bytes;
+        cx.run.caches.remembered.held_bytes += bytes;
     }
 }
 
@@ -53,6 +53,7 @@ pub(super) fn properties(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Res
     }
     let mut known = cx
         .run
+        .caches
         .remembered
         .properties
         .remove(&prop)
@@ -76,10 +77,10 @@ pub(super) fn properties(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Res
             found.cloned().unwrap_or_default()
         })
         .collect();
-    let before = cx.run.remembered.held_bytes;
+    let before = cx.run.caches.remembered.held_bytes;
     make_room(bytes, cx);
-    if cx.run.remembered.held_bytes >= before + bytes {
-        cx.run.remembered.properties.insert(prop, known);
+    if cx.run.caches.remembered.held_bytes >= before + bytes {
+        cx.run.caches.remembered.properties.insert(prop, known);
     }
     Ok(values)
 }
@@ -92,10 +93,11 @@ fn read(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
     cx.reader()
         .node_properties_within(nodes, &[prop], READ_BYTES, &mut column)?;
     let is_small = column[0].len() >= nodes.len() && !cx.reader().has_column(prop);
-    let mut counted = match is_small {
+    let mut counted = if is_small {
         // Of the last records, which are small together, only the last one may be large.
-        true => nodes.len().saturating_sub(1),
-        false => 0,
+        nodes.len().saturating_sub(1)
+    } else {
+        0
     };
     loop {
         cx.count_all_computed(&column[0][counted..])?;
@@ -128,9 +130,11 @@ pub(super) fn labels(
         cx.reader().node_labels(nodes, &mut read)?;
         return Ok((0..nodes.len()).map(|at| Some(test(read.of(at)))).collect());
     }
-    let missing = missing(nodes, |node| cx.run.remembered.labels.contains_key(node));
+    let missing = missing(nodes, |node| {
+        cx.run.caches.remembered.labels.contains_key(node)
+    });
     cx.reader().node_labels(&missing, &mut read)?;
-    let mut known = std::mem::take(&mut cx.run.remembered.labels);
+    let mut known = std::mem::take(&mut cx.run.caches.remembered.labels);
     for (at, node) in missing.iter().enumerate() {
         known.insert(*node, read.of(at).into());
     }
@@ -138,10 +142,10 @@ pub(super) fn labels(
         .iter()
         .map(|node| Some(known.get(node).is_some_and(|labels| test(labels))))
         .collect();
-    let (before, bytes) = (cx.run.remembered.held_bytes, missing.len() * 48);
+    let (before, bytes) = (cx.run.caches.remembered.held_bytes, missing.len() * 48);
     make_room(bytes, cx);
-    if cx.run.remembered.held_bytes >= before + bytes {
-        cx.run.remembered.labels = known;
+    if cx.run.caches.remembered.held_bytes >= before + bytes {
+        cx.run.caches.remembered.labels = known;
     }
     Ok(answers)
 }

@@ -179,7 +179,7 @@ fn map_projection(base: &Expr, items: &[MapItem], row: Row<'_>, cx: &mut Cx<'_>)
 
 fn build_path(
     start: isomer_plan::expr::SlotId,
-    steps: &[isomer_plan::expr::PathStep],
+    steps: &[isomer_plan::expr::PathSegment],
     row: Row<'_>,
     _: &mut Cx<'_>,
 ) -> Result<Value> {

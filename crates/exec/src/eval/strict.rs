@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isomer_data::{GraphRead, NodeLabels};
-use isomer_plan::expr::{Comparison, Expr, Kind, LabelRef, StringTest, TypeRef, ValueType};
+use isomer_plan::expr::{Comparison, Expr, Kind, LabelRef, StringTest, TypeExpr, TypeRef};
 use isomer_value::{Map, NodeId, Value, equality};
 
 use super::{arith, membership, truth::truth};
@@ -263,33 +263,33 @@ fn string_test(
 }
 
 /// `x IS :: TYPE`. Null has every type that does not say `NOT NULL`.
-fn is_typed(value: &Value, word: &ValueType) -> bool {
+fn is_typed(value: &Value, word: &TypeExpr) -> bool {
     match (word, value) {
-        (ValueType::NotNull(inner), value) => !value.is_null() && is_typed(value, inner),
-        (ValueType::Union(words), value) => words.iter().any(|word| is_typed(value, word)),
-        (ValueType::Any | ValueType::Null, Value::Null) => true,
-        (ValueType::Null, _) => false,
-        (ValueType::Any, _) | (_, Value::Null) => true,
-        (ValueType::List(of), Value::List(items)) => items.iter().all(|item| is_typed(item, of)),
-        (ValueType::Number, value) => value.is_number(),
+        (TypeExpr::NotNull(inner), value) => !value.is_null() && is_typed(value, inner),
+        (TypeExpr::Union(words), value) => words.iter().any(|word| is_typed(value, word)),
+        (TypeExpr::Any | TypeExpr::Null, Value::Null) => true,
+        (TypeExpr::Null, _) => false,
+        (TypeExpr::Any, _) | (_, Value::Null) => true,
+        (TypeExpr::List(of), Value::List(items)) => items.iter().all(|item| is_typed(item, of)),
+        (TypeExpr::Number, value) => value.is_number(),
         (word, value) => matches!(
             (word, value),
-            (ValueType::Boolean, Value::Bool(_))
-                | (ValueType::Integer, Value::Int(_))
-                | (ValueType::Float, Value::Float(_))
-                | (ValueType::String, Value::String(_))
-                | (ValueType::Bytes, Value::Bytes(_))
-                | (ValueType::Date, Value::Date(_))
-                | (ValueType::LocalTime, Value::LocalTime(_))
-                | (ValueType::ZonedTime, Value::ZonedTime(_))
-                | (ValueType::LocalDateTime, Value::LocalDateTime(_))
-                | (ValueType::ZonedDateTime, Value::ZonedDateTime(_))
-                | (ValueType::Duration, Value::Duration(_))
-                | (ValueType::Point, Value::Point(_))
-                | (ValueType::Map, Value::Map(_))
-                | (ValueType::Node, Value::Node(_))
-                | (ValueType::Relationship, Value::Relationship(_))
-                | (ValueType::Path, Value::Path(_))
+            (TypeExpr::Boolean, Value::Bool(_))
+                | (TypeExpr::Integer, Value::Int(_))
+                | (TypeExpr::Float, Value::Float(_))
+                | (TypeExpr::String, Value::String(_))
+                | (TypeExpr::Bytes, Value::Bytes(_))
+                | (TypeExpr::Date, Value::Date(_))
+                | (TypeExpr::LocalTime, Value::LocalTime(_))
+                | (TypeExpr::ZonedTime, Value::ZonedTime(_))
+                | (TypeExpr::LocalDateTime, Value::LocalDateTime(_))
+                | (TypeExpr::ZonedDateTime, Value::ZonedDateTime(_))
+                | (TypeExpr::Duration, Value::Duration(_))
+                | (TypeExpr::Point, Value::Point(_))
+                | (TypeExpr::Map, Value::Map(_))
+                | (TypeExpr::Node, Value::Node(_))
+                | (TypeExpr::Relationship, Value::Relationship(_))
+                | (TypeExpr::Path, Value::Path(_))
         ),
     }
 }
@@ -392,7 +392,7 @@ fn has_type(entity: &Value, types: &[TypeRef], cx: &mut Cx<'_>) -> Result<Value>
 
 /// Fails if one of the nodes was deleted by this statement.
 pub(super) fn check_nodes(nodes: &[NodeId], cx: &Cx<'_>) -> Result<()> {
-    if cx.run.deleted_nodes.is_empty() {
+    if cx.run.deleted.nodes.is_empty() {
         return Ok(());
     }
     nodes.iter().try_for_each(|node| cx.check_node(*node))

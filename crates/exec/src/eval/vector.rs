@@ -227,9 +227,10 @@ fn elements(base: &Column, index: &Column, len: usize) -> Option<Column> {
     };
     let element = |row: usize| {
         let (items, place) = (list(row)?, place(row)?);
-        let at = match place < 0 {
-            true => place.checked_add(items.len() as i64),
-            false => Some(place),
+        let at = if place < 0 {
+            place.checked_add(items.len() as i64)
+        } else {
+            Some(place)
         };
         let at = at.and_then(|at| usize::try_from(at).ok());
         Some(at.and_then(|at| items.get(at)).unwrap_or(&NULL))
@@ -424,7 +425,7 @@ fn properties(
             strict::check_nodes(nodes, cx)?;
             node_properties(nodes, name, cx).map(Column::Values)
         }
-        Column::Rels(rels) if cx.run.deleted_rels.is_empty() => {
+        Column::Rels(rels) if cx.run.deleted.rels.is_empty() => {
             let ids: Vec<RelId> = rels.iter().map(|rel| rel.id).collect();
             let Some(prop) = cx.prop(name) else {
                 return Ok(Column::Const(Value::Null));

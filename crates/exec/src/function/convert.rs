@@ -218,9 +218,10 @@ impl<'t> Decimal<'t> {
         for digit in digits().take(count.max(0) as usize) {
             let digit = i64::from(digit - b'0');
             number = number.checked_mul(10)?;
-            number = match self.negative {
-                true => number.checked_sub(digit)?,
-                false => number.checked_add(digit)?,
+            number = if self.negative {
+                number.checked_sub(digit)?
+            } else {
+                number.checked_add(digit)?
             };
             at += 1;
         }

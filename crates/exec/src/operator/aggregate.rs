@@ -75,6 +75,8 @@ impl Aggregate {
         let mut spilled: Option<GroupSpill> = None;
         let mut pieces = Pieces::default();
         while let Some(mut chunk) = self.input.pull(cx)? {
+            // A factorised chunk is aggregated as it is, each flat row with the length of its list as its weight,
+            // unless an expression reads the list or a function needs each value.
             let listed = plan
                 .keys
                 .iter()
@@ -98,6 +100,7 @@ impl Aggregate {
             }
             pieces.each(chunk, cx, |chunk, cx| {
                 if let Some(spilled) = &mut spilled {
+                    // Later rows of a spilled group must meet it on disk, so all of them go there.
                     return spill_chunk(plan, chunk, spilled, cx);
                 }
                 let bytes = groups.take_chunk(plan, chunk, cx)?;
@@ -108,6 +111,8 @@ impl Aggregate {
                     cx.run.watch.hold(bytes)?;
                     self.held += bytes;
                 } else {
+                    // Hash aggregation with partitions on disk. Groups found so far are written as
+                    // intermediate results, not as their rows: most of the work is kept.
                     let mut spill = GroupSpill::new(self.op_ref.id, cx)?;
                     let all = std::mem::take(&mut groups.keys)
                         .into_iter()
@@ -236,6 +241,8 @@ impl Groups {
         let accumulators = plan.aggregates.len() * size_of::<Accumulator>();
         for row in 0..rows {
             if let [column] = keys
+                // One key of a simple type is the common case: it is found without building and hashing a vector of
+                // values.
                 && let Some(int) = int_at(column, row)
             {
                 let group = match self.ints.get(&int) {
@@ -342,6 +349,7 @@ impl Groups {
         times: &[u64],
         cx: &mut Cx<'_>,
     ) -> Result<usize> {
+        // The most frequent aggregation: no value is read.
         if call.function == Aggregation::CountRows {
             for (group, times) in groups.iter().zip(times) {
                 self.accumulators[*group as usize][number].add_rows(*times)?;
@@ -420,6 +428,7 @@ impl Operate for Aggregate {
         };
         if self.groups.is_none() {
             cx.run.watch.release(std::mem::take(&mut self.held));
+            // A pipeline breaker: the first group is known only after the last row.
             let mut groups = self.gather(plan, cx)?;
             groups.forget();
             self.groups = Some(groups);
@@ -450,6 +459,7 @@ impl Operate for Aggregate {
             .map(|_| Vec::with_capacity(end - self.at))
             .collect();
         for group in self.at..end {
+            // Taken, not copied: a group is returned once.
             for (column, key) in keys.iter_mut().zip(std::mem::take(&mut groups.keys[group])) {
                 column.push(key.0);
             }

@@ -99,6 +99,7 @@ impl Lanes {
             self.piece = None;
             return Ok(false);
         };
+        // A whole chunk at once costs one call of each operator on the right instead of one per row.
         let mut piece = if self.row_wise || chunk.len() == 1 {
             self.row = chunk.len();
             std::mem::take(chunk)
@@ -121,6 +122,7 @@ impl Lanes {
         let Some(mut chunk) = self.right.pull_flat(cx)? else {
             return Ok(None);
         };
+        // The bookkeeping column tells which input row each result belongs to; operators above do not know it.
         let numbers = match chunk.take(self.ordinal) {
             Some(Column::Ints(numbers)) => {
                 numbers.into_iter().map(|number| number as u32).collect()

@@ -81,6 +81,7 @@ impl Run {
         let weight = key_bytes / self.rows.len().max(1) / size_of::<Value>() + 1;
         let piece_len = (MAX_UNCHECKED_KEYS / weight).clamp(8, MAX_UNCHECKED_KEYS);
         let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
+        // Quickselect instead of a sort, O(n): the number of a row breaks ties, which keeps it stable.
         if let Some(last) = limit.and_then(|limit| limit.checked_sub(1))
             && last < order.len()
             && order.len() <= piece_len
@@ -94,6 +95,7 @@ impl Run {
             piece.sort_by(compare);
             cx.tick(MAX_UNCHECKED_KEYS)?;
         }
+        // A bottom-up merge sort above pieces that the standard library sorts.
         let mut sorted = piece_len;
         while sorted < order.len() {
             let mut merged = Vec::with_capacity(order.len());
@@ -234,6 +236,7 @@ impl Sort {
         spilled: &mut Option<Spilled>,
         cx: &mut Cx<'_>,
     ) -> Result<()> {
+        // Columns that no operator above reads are dropped before the rows are held.
         if !self.in_part {
             let (op_ref, place) = (&self.op_ref, self.place);
             rows.prune(|slot| Some(slot) != place && op_ref.is_live(slot));
@@ -243,6 +246,7 @@ impl Sort {
         for (all, more) in run.keys.iter_mut().zip(values) {
             all.extend(more);
         }
+        // External merge sort (Knuth, volume 3, 5.4): a sorted run for each time the memory is full.
         if !cx.run.watch.try_hold(added) {
             self.spill(run, keys, limit, spilled, cx)?;
             cx.run.watch.release(std::mem::take(&mut self.held));
@@ -250,6 +254,8 @@ impl Sort {
         }
         self.held += added;
         if let Some(limit) = limit
+            // Top-k by truncation: the memory stays within twice the limit, and each row is moved O(1) times on
+            // average.
             && run.rows.len() >= limit.saturating_mul(2).max(4 * FULL_BATCH)
         {
             run.cut(keys, limit, cx)?;
@@ -269,6 +275,7 @@ impl Sort {
         cx.run.watch.release(std::mem::take(&mut self.held));
         let mut spilled: Option<Spilled> = None;
         if limit == Some(0) {
+            // Nothing is wanted, but the operators below may write.
             while self.input.pull(cx)?.is_some() {}
             return Ok(Output::Memory(Sorted {
                 rows: Chunk::new(0, 0),
@@ -311,6 +318,8 @@ impl Sort {
         if let Some(mut spilled) = spilled {
             run.spill(keys, limit, &mut spilled, cx)?;
             cx.run.watch.release(std::mem::take(&mut self.held));
+            // Runs are merged in the order in which they were written, so equal rows stay in theirs: the sort is
+            // stable on disk too.
             let merged = spilled.runs.merge(spilled.layout, cx)?;
             return Ok(Output::Disk(merged, limit.unwrap_or(usize::MAX)));
         }
@@ -341,6 +350,8 @@ impl Operate for Sort {
                         (Err(_), Expr::Arith { .. }) => usize::MAX,
                         (Err(error), _) => return Err(error),
                     };
+                    // Each thread would hold as many rows as the operator that merges them: passing them on is
+                    // cheaper.
                     if self.in_part && limit > MAX_TRUNCATED_ROWS {
                         return self.input.pull(cx);
                     }

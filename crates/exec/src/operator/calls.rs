@@ -23,7 +23,7 @@ use crate::{
     error::{ErrorClass, ExecError, Result, shown},
     eval::{is_of, value},
     limits::Watch,
-    procedure::{self, Call},
+    procedure::{self, CallContext},
     value_size::value_bytes,
 };
 
@@ -141,14 +141,14 @@ impl Operate for ProcedureCall {
             let mut sink = |row: Vec<Value>, watch: &mut Watch| gathered.add(&row, watch);
             let called = procedure.call(
                 &arguments,
-                &mut Call::new(cx.tx, &cx.run.views, &mut cx.run.watch, &mut sink),
+                &mut CallContext::new(cx.tx, &cx.run.views, &mut cx.run.watch, &mut sink),
             );
             let called = called.and_then(|()| gathered.seal(&mut cx.run.watch));
             self.pending_bytes = gathered.held_bytes;
             called?;
             match &*signature.name {
-                crate::builtin::PUT => cx.run.counters.bucket_puts += 1,
-                crate::builtin::DELETE => cx.run.counters.bucket_deletes += 1,
+                crate::builtin::PUT => cx.run.report.counters.bucket_puts += 1,
+                crate::builtin::DELETE => cx.run.report.counters.bucket_deletes += 1,
                 _ => {}
             }
             if call.void {
@@ -321,7 +321,7 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                 ]
             })
             .collect(),
-        ShowKind::Queries => cx.run.running.as_ref().map_or(Vec::new(), |running| {
+        ShowKind::Queries => cx.run.host.running.as_ref().map_or(Vec::new(), |running| {
             running.list().into_iter().map(Vec::from).collect()
         }),
     })

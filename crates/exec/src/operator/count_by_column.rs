@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use isomer_data::GraphRead;
 use isomer_plan::physical::{self, Op};
 use isomer_value::{GroupKey, NodeId, PropId, Value};
-use isomer_views::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
+use isomer_views::{Cell, ColumnAt, ColumnPage, PAGE_ROWS, PageBits, PageValues};
 use rustc_hash::FxHashMap;
 
 use super::{Argument, FULL_BATCH, Operate, OperatorRef, fallback::LazyChild, scan::misplaced};
@@ -71,7 +71,7 @@ impl Counts {
     }
 
     /// Adds the rows of a page that are in `rows`; none of them is irregular.
-    fn add_page(&mut self, page: &Page, rows: &PageBits) {
+    fn add_page(&mut self, page: &ColumnPage, rows: &PageBits) {
         let mut valid = *page.valid();
         let mut nulls = 0;
         for ((valid, member), row) in valid.iter_mut().zip(page.members()).zip(rows) {
@@ -133,9 +133,10 @@ impl Counts {
 
     /// Bytes needed to merge the groups of integers and integral floats, if that is required.
     fn finish_bytes(&self) -> usize {
-        match self.has_whole_floats() {
-            true => 2 * self.ints.len() * (size_of::<(GroupKey, i64)>() + 1),
-            false => 0,
+        if self.has_whole_floats() {
+            2 * self.ints.len() * (size_of::<(GroupKey, i64)>() + 1)
+        } else {
+            0
         }
     }
 

@@ -84,6 +84,8 @@ fn overflow() -> ExecError {
 impl Groups {
     /// No group yet; the array takes a small part of the query's memory.
     fn new(memory_bytes: usize) -> Self {
+        // Ids are dense, so an array is both the hash table and the hash. Its size is limited because a single large
+        // id makes it that long.
         let dense = (memory_bytes / PART_OF_MEMORY / size_of::<u64>()).min(MAX_DENSE_IDS);
         Self {
             dense: dense as u32,
@@ -169,6 +171,7 @@ impl Groups {
 
     /// Adds the rows of a chunk.
     fn take_chunk(&mut self, plan: &physical::Aggregate, key: SlotId, chunk: &Chunk) -> Result<()> {
+        // The key is in the list group: each flat row counts all of its list without being repeated.
         if let Some((offsets, Column::Nodes(nodes))) = chunk.listed(key) {
             let factors = multiplicities_of_rows(plan, chunk)?;
             for (row, pair) in offsets.windows(2).enumerate() {
@@ -325,6 +328,7 @@ impl Gathering<'_> {
     fn take_rows(&mut self, key: SlotId, input: &mut Child, cx: &mut Cx<'_>) -> Result<()> {
         while let Some(mut chunk) = input.pull(cx)? {
             let listed = |slot: &SlotId| chunk.is_listed(*slot);
+            // A factor of each list element cannot be applied to the list as a whole.
             if listed(&key) && self.plan.factors.iter().any(listed) {
                 chunk.flatten();
             }
@@ -379,6 +383,7 @@ impl Gathering<'_> {
             Some(spilled) => spilled,
             None => GroupSpill::new(self.operator, cx)?,
         };
+        // What was counted is written as partial counts, which the merge of the partitions adds up.
         let full = std::mem::replace(&mut self.groups, Groups::new(0));
         full.spill(self.plan, &mut spilled, cx)?;
         cx.run.watch.release(std::mem::take(self.held));

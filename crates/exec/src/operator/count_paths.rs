@@ -2,7 +2,7 @@
 //! out-degree, minus the paths that would use one relationship twice.
 
 use isomer_plan::physical::{self, Direction, Op};
-use isomer_views::Side;
+use isomer_views::AdjacencySide;
 
 use super::{Argument, Operate, OperatorRef, fallback::LazyChild, scan::misplaced};
 use crate::{
@@ -94,10 +94,10 @@ fn make_views(types: &TypeFilter, direction: Direction, cx: &Cx<'_>) {
     if !cx.reader().is_plain() {
         return;
     }
-    let sides: &[Side] = match direction {
-        Direction::Outgoing => &[Side::Out],
-        Direction::Incoming => &[Side::In],
-        Direction::Both => &Side::BOTH,
+    let sides: &[AdjacencySide] = match direction {
+        Direction::Outgoing => &[AdjacencySide::Out],
+        Direction::Incoming => &[AdjacencySide::In],
+        Direction::Both => &AdjacencySide::BOTH,
     };
     let stop = cx.run.watch.stop();
     let go_on = || stop.check().is_ok();
@@ -129,6 +129,8 @@ fn sum(
             if ways == 0 {
                 continue;
             }
+            // Pairs of relationships through the middle node, counted by its degrees: O(nodes), whatever the number
+            // of paths. Pairs that are one relationship twice are taken off.
             total += u128::from(ways) * u128::from(second.degree(node, &mut scratch));
             total -= match shared {
                 None => 0,

@@ -69,7 +69,7 @@ impl LoadCsv {
     /// Ends the file that is being read; ignored fields become a notice.
     fn end_file(&mut self, cx: &mut Cx<'_>) {
         let notice = self.file.take().and_then(|file| file.notice());
-        let notices = &mut cx.run.notices;
+        let notices = &mut cx.run.report.notices;
         if let Some(notice) = notice
             && notices.len() < MAX_NOTICES
             && !notices.contains(&notice)
@@ -116,6 +116,8 @@ impl Operate for LoadCsv {
                 continue;
             };
             bytes += value_bytes(&record);
+            // A file may be larger than the memory, and a single record may: what the batch holds is counted record
+            // by record.
             cx.run.watch.allow(bytes)?;
             rows.push(self.input.position());
             values.push(record);
@@ -144,7 +146,7 @@ impl OpenFile {
                 shown(source)
             )));
         };
-        let folder = cx.run.csv_folder.as_deref().ok_or_else(|| {
+        let folder = cx.run.host.csv_folder.as_deref().ok_or_else(|| {
             ExecError::Denied(
                 "LOAD CSV is disabled: no folder is configured that queries may read files from; \
                  load files with `isomer import`, or set the folder where the database is opened (`--csv-folder`)"
@@ -308,9 +310,10 @@ fn resolve(folder: &Path, source: &str) -> Result<PathBuf> {
         return denied("a symbolic link leads out of the folder");
     }
     let is_file = std::fs::metadata(&path).is_ok_and(|facts| facts.is_file());
-    match is_file {
-        true => Ok(path),
-        false => denied("it is not a regular file"),
+    if is_file {
+        Ok(path)
+    } else {
+        denied("it is not a regular file")
     }
 }
 

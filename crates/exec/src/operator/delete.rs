@@ -112,6 +112,7 @@ impl Delete {
         else {
             return Err(misplaced(op_ref.op()));
         };
+        // All rows before the first deletion: the operators below must not meet an entity that is half gone.
         let kept = BufferedRows::take(op_ref.id, &mut self.input, &mut self.held, cx)?;
         let mut all = Targets::default();
         kept.each(cx, |chunk, cx| {
@@ -125,17 +126,19 @@ impl Delete {
             self.held += bytes;
             Ok(())
         })?;
+        // Relationships first, so that a node whose relationships are deleted in the same clause counts as
+        // unconnected.
         for rel in all.rels {
             cx.tick(1)?;
-            cx.run.owed_rels.remove(&rel);
-            if cx.run.deleted_rels.insert(rel.0)
+            cx.run.deleted.owed_rels.remove(&rel);
+            if cx.run.deleted.rels.insert(rel.0)
                 && cx
                     .tx
                     .graph_mut()
                     .delete_relationship(rel)
                     .map_err(write_error)?
             {
-                cx.run.counters.relationships_deleted += 1;
+                cx.run.report.counters.relationships_deleted += 1;
             }
         }
         let is_delete = |operator: &physical::Operator| matches!(operator.op, Op::Delete { .. });
@@ -151,9 +154,12 @@ impl Delete {
         for (node, exists) in all.nodes.into_iter().zip(exist) {
             cx.tick(1)?;
             if !exists {
-                cx.run.deleted_nodes.insert(node.0);
+                // It does not exist any more: nothing to delete, but reading it must fail.
+                cx.run.deleted.nodes.insert(node.0);
                 continue;
             }
+            // A later DELETE may name the relationships that are still there: until the end of the statement they are
+            // owed, then they are an error.
             let owes = !*detach && deletes_again;
             let mut stopped = None;
             let deleted = cx
@@ -169,12 +175,12 @@ impl Delete {
             let detached = deleted.map_err(write_error)?;
             if owes {
                 let owed = detached.iter().map(|rel| (*rel, node));
-                cx.run.owed_rels.extend(owed);
+                cx.run.deleted.owed_rels.extend(owed);
             }
-            cx.run.deleted_nodes.insert(node.0);
-            cx.run.counters.nodes_deleted += 1;
-            cx.run.counters.relationships_deleted += detached.len() as u64;
-            cx.run.deleted_rels.extend(detached.iter().map(|rel| rel.0));
+            cx.run.deleted.nodes.insert(node.0);
+            cx.run.report.counters.nodes_deleted += 1;
+            cx.run.report.counters.relationships_deleted += detached.len() as u64;
+            cx.run.deleted.rels.extend(detached.iter().map(|rel| rel.0));
         }
         Ok(kept.drain())
     }
@@ -182,7 +188,7 @@ impl Delete {
 
 /// At the end of a statement: no relationship may be owed.
 pub(crate) fn check_owed_relationships(cx: &Cx<'_>) -> Result<()> {
-    match cx.run.owed_rels.values().min() {
+    match cx.run.deleted.owed_rels.values().min() {
         None => Ok(()),
         Some(node) => Err(write_error(DataError::StillConnected { node: node.0 })),
     }

@@ -7,7 +7,7 @@
 
 use isomer_plan::{
     expr::SlotId,
-    physical::{self, Direction, Op, Step},
+    physical::{self, Direction, ExpandStep, Op},
 };
 use isomer_value::{NodeId, Value};
 
@@ -61,7 +61,7 @@ impl DistinctEnds {
         if self.is_batched() {
             return None;
         }
-        let mut walks = |step: &Step| {
+        let mut walks = |step: &ExpandStep| {
             let filter = cx.type_filter(&step.types);
             cx.walks(&filter, step.direction)
         };
@@ -167,6 +167,7 @@ impl One {
         {
             let neighbours = self.walks.neighbours(node, &mut self.scratch);
             looked_at += neighbours.len();
+            // Duplicates are dropped where they arise: no row is made for them.
             let new = neighbours.iter().filter(|to| self.seen.insert(**to));
             ends.extend(new.map(|to| NodeId(u64::from(*to))));
             if looked_at >= TICK_LINKS {
@@ -309,12 +310,15 @@ impl Two {
             *taken += 1;
             any = true;
             let node = node.and_then(small);
+            // Without other slots, all rows are one search, and a start that occurs twice adds nothing.
             if let Some(node) = node.filter(|node| !self.alone || self.started.insert(*node)) {
                 let neighbours = self.first.neighbours(node, &mut self.scratch);
                 let middles = &mut self.middles;
                 for &middle in neighbours {
                     if middles.reached.insert(middle) {
                         middles.nodes.push(middle);
+                        // Reached once so far: only from here the second step could go back over the same
+                        // relationship.
                         middles.from.put(middle, node);
                     } else {
                         middles.again.insert(middle);

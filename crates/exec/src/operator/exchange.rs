@@ -94,9 +94,11 @@ impl Operate for Positioned {
         let Some(mut chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
         };
-        if std::mem::replace(&mut self.share, cx.run.share) != cx.run.share {
+        if std::mem::replace(&mut self.share, cx.run.threads.share) != cx.run.threads.share {
             self.rows = 0;
         }
+        // Shares are taken in the order of ids, so (share, row) is the order of a single thread: stable sorts and
+        // DISTINCT give the same rows as without threads.
         let first = ((self.share << 32) + self.rows) as i64;
         self.rows += chunk.len() as u64;
         let places = (first..).take(chunk.len()).collect();
@@ -160,18 +162,21 @@ impl Exchange {
 
     /// Starts the threads, if threads are allowed and there is enough work for them.
     fn start_team(&self, cx: &Cx<'_>) -> Option<Team> {
-        let enough = self.op_ref.plan.operator(self.scan).rows >= cx.run.parallel_rows;
-        if !self.is_outermost || !enough || cx.run.workers < 2 {
+        let enough = self.op_ref.plan.operator(self.scan).rows >= cx.run.threads.min_rows;
+        if !self.is_outermost || !enough || cx.run.threads.workers < 2 {
             return None;
         }
         // The chunk that each thread is working on is not part of the bytes in flight.
-        let least_bytes = cx.run.workers * MIN_THREAD_BYTES;
+        let least_bytes = cx.run.threads.workers * MIN_THREAD_BYTES;
         if !self.passes_all() && cx.run.watch.limits().memory_bytes < least_bytes {
             return None;
         }
-        let forks: Option<Vec<Transaction>> = (0..cx.run.workers).map(|_| cx.tx.fork()).collect();
+        // Each thread reads the same version in a separate transaction, without locks between them.
+        let forks: Option<Vec<Transaction>> =
+            (0..cx.run.threads.workers).map(|_| cx.tx.fork()).collect();
         let morsels = Arc::new(Morsels::new(self.scan));
-        let (sender, rows) = sync_channel(2 * cx.run.workers);
+        // Bounded: a consumer that is slower than the threads stops them instead of filling the memory.
+        let (sender, rows) = sync_channel(2 * cx.run.threads.workers);
         let mut team = Team {
             exchange: self.op_ref.id,
             rows,
@@ -236,7 +241,7 @@ fn work(
         }
     }
     chain.close(&mut cx);
-    run.profiler
+    run.report.profiler
 }
 
 impl Team {
@@ -250,6 +255,7 @@ impl Team {
                 }
                 Ok(Message::Done) => self.at_work -= 1,
                 Ok(Message::Failed(error)) => return Err(error),
+                // The consumer does no work that would notice a cancellation or the deadline.
                 Err(RecvTimeoutError::Timeout) => cx.run.watch.check_now()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     self.end(None);
@@ -257,7 +263,7 @@ impl Team {
                 }
             }
         }
-        self.end(cx.run.profiler.as_mut());
+        self.end(cx.run.report.profiler.as_mut());
         Ok(None)
     }
 
@@ -315,7 +321,7 @@ impl Operate for Exchange {
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.alone.close(cx);
         if let Strategy::Together(team) = &mut self.strategy {
-            team.end(cx.run.profiler.as_mut());
+            team.end(cx.run.report.profiler.as_mut());
         }
         self.strategy = Strategy::Alone;
     }

@@ -193,6 +193,8 @@ impl Expand {
         types: &[TypeId],
         cx: &mut Cx<'_>,
     ) -> Result<()> {
+        // Ascending nodes come from a scan: each occurs once, and a cache would only cost. A statement that writes
+        // must see its own changes.
         let ascending = nodes.windows(2).all(|pair| pair[0] < pair[1]);
         if ascending || self.op_ref.plan.class != StatementClass::Read {
             return Ok(cx
@@ -209,6 +211,8 @@ impl Expand {
         let mut read = Neighbours::new();
         cx.reader().expand(&missing, direction, types, &mut read)?;
         let bytes = size_of_val(read.rows()) + missing.len() * 48;
+        // A cache may not push the operators above to disk: it takes a fraction, and is dropped as a whole when it is
+        // full.
         let most = cx.run.watch.limits().memory_bytes / 8;
         if self.held + bytes > most || cx.run.watch.hold(bytes).is_err() {
             self.forget(cx);
@@ -250,6 +254,8 @@ impl Expand {
         let (mut rows, mut nodes) = bound_nodes(&chunk, expand.from)?;
         let counted = expand.group && !wants_ends && expand.distinct_from.is_empty();
         if !counted {
+            // Degrees are cheap in the view: rows beyond a batch of neighbours are put back before any list is
+            // built.
             let (kept, promised) = self.fitting(walks, &nodes);
             if let Some(row) = rows.get(kept).map(|row| *row as usize) {
                 rows.truncate(kept);
@@ -261,6 +267,7 @@ impl Expand {
             cx.run.watch.allow(promised.saturating_mul(per_row))?;
         }
         let used = Used::new(&expand.distinct_from, &chunk);
+        // Rows with null were left out of `nodes`: they get an empty group.
         let mut groups = rows.iter().zip(&nodes).peekable();
         let mut offsets = Vec::with_capacity(chunk.len() + 1);
         offsets.push(0_u32);
@@ -269,6 +276,7 @@ impl Expand {
         for row in 0..chunk.len() {
             let at_row = groups.next_if(|(at, _)| **at as usize == row);
             if let Some(node) = at_row.and_then(|(_, node)| small(*node)) {
+                // Only counted: the list stays empty, its offsets alone carry the multiplicity.
                 if !wants_ends && used.is_empty() {
                     count += walks.degree(node, &mut self.scratch) as usize;
                 } else {
@@ -319,9 +327,10 @@ impl Expand {
             .relationship
             .is_some_and(|slot| self.op_ref.is_live(slot));
         let own = size_of::<NodeId>() + if wants_rels { size_of::<RelRow>() } else { 0 };
-        match expand.group {
-            true => own,
-            false => own + size_of::<u32>() + chunk.row_bytes(|slot| self.op_ref.is_live(slot)),
+        if expand.group {
+            own
+        } else {
+            own + size_of::<u32>() + chunk.row_bytes(|slot| self.op_ref.is_live(slot))
         }
     }
 
@@ -384,6 +393,7 @@ impl Operate for Expand {
         };
         let wants_rels = expand.relationship.is_some_and(|slot| op_ref.is_live(slot));
         if !wants_rels && self.walks.is_none() {
+            // The adjacency knows neighbours by number only. Where a relationship is read, the rows answer.
             self.walks = cx.walks(&filter, expand.direction);
         }
         if let Some(walks) = self.walks.take_if(|_| !wants_rels) {
@@ -394,11 +404,13 @@ impl Operate for Expand {
         }
         let (mut rows, mut nodes) = bound_nodes(&chunk, expand.from)?;
         let read = self.read(&nodes, expand.direction, types, cx)?;
+        // The batch had more neighbours than expected: the rows that were not read come next.
         if let Some(row) = rows.get(read).map(|row| *row as usize) {
             rows.truncate(read);
             nodes.truncate(read);
             chunk = self.put_back(chunk, row);
         }
+        // The next batch has as many rows as should give one call's worth of neighbours, by the average so far.
         let per_row = self.found.rows().len() / nodes.len().max(1) + 1;
         self.step = (NEIGHBOURS_PER_CALL / per_row).clamp(1, NEIGHBOURS_PER_CALL);
         let bytes = size_of::<RelRow>() + self.row_bytes(expand, &chunk);
@@ -438,6 +450,8 @@ impl Operate for Expand {
             columns.push((slot, Column::Rels(rels)));
         }
         op_ref.prune(&mut chunk);
+        // Factorised: the input row once, and its neighbours as a list group. Only an operator that needs each pair
+        // multiplies them out.
         chunk.set_list(offsets, columns);
         if !expand.group {
             chunk.flatten();

@@ -84,9 +84,10 @@ impl Counting<'_> {
                 let other = if forward { *to } else { *from };
                 // The marks rule out most pairs without a lookup.
                 let possible = !marked || marks.contains(other);
-                counts.push(match possible {
-                    true => self.walks.between(*from, *to, &mut self.scratch),
-                    false => 0,
+                counts.push(if possible {
+                    self.walks.between(*from, *to, &mut self.scratch)
+                } else {
+                    0
                 });
             }
             tick(length)?;

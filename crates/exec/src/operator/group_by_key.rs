@@ -126,11 +126,13 @@ impl GroupByKey {
             let columns = (chunk.column(plan.node), chunk.column(plan.count));
             let plain = match columns {
                 (Some(Column::Nodes(some)), Some(Column::Ints(times))) if fits => {
+                    // Numbers only: a group costs 12 bytes until its key is read.
                     counts.extend_from_slice(times);
                     extend_small(&mut nodes, some)
                 }
                 _ => false,
             };
+            // Kept until it is certain that the column answers: the fallback reads these rows again.
             taken.push(chunk);
             if !plain {
                 return Ok(None);
@@ -173,14 +175,19 @@ fn keep_first(nodes: &mut Vec<u32>, counts: &mut Vec<i64>, wanted: &GroupLimit) 
     }
     let mut order = counts.clone();
     let (_, bound, _) = if wanted.largest {
+        // Quickselect finds the count of the last wanted group in O(n); groups that tie with it stay, because the
+        // sort above decides among them.
         order.select_nth_unstable_by(last, |a, b| b.cmp(a))
     } else {
         order.select_nth_unstable(last)
     };
     let bound = *bound;
-    let kept = |count: i64| match wanted.largest {
-        true => count >= bound,
-        false => count <= bound,
+    let kept = |count: i64| {
+        if wanted.largest {
+            count >= bound
+        } else {
+            count <= bound
+        }
     };
     let mut of = counts.iter();
     nodes.retain(|_| of.next().is_some_and(|count| kept(*count)));

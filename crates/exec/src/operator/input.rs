@@ -80,6 +80,7 @@ impl RowInput {
     /// The live columns of the rows `rows` of the chunk, ascending; a row may repeat.
     pub(super) fn gather(&self, op_ref: &OperatorRef, rows: &[u32]) -> Chunk {
         match (rows.first(), rows.last()) {
+            // All results of one row, the common case of a search: constants instead of copies.
             (Some(first), Some(last)) if first == last && *first == self.position() => {
                 return self.repeat(op_ref, rows.len());
             }

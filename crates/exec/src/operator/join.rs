@@ -68,6 +68,7 @@ impl Operate for CartesianProduct {
             let Some(left) = &self.left else {
                 return Ok(None);
             };
+            // The right side is read after the first row of the left exists: without one, it need not run.
             let kept = match &mut self.kept {
                 Some(kept) => kept,
                 none => {
@@ -97,12 +98,15 @@ impl Operate for CartesianProduct {
                     )));
                 }
             };
+            // No partner for any row; but the left must be read to its end, because it may write.
             if kept.is_empty() {
                 self.at.0 = left.len();
                 continue;
             }
             let (mut left_rows, mut right_rows) = (Vec::new(), Vec::new());
             while left_rows.len() < FULL_BATCH && self.at.0 < left.len() {
+                // Whole stretches of right rows per left row keep both sides in order, and copy columns instead of
+                // values.
                 let count = (FULL_BATCH - left_rows.len()).min(kept.len() - self.at.1);
                 left_rows.resize(left_rows.len() + count, self.at.0 as u32);
                 right_rows.extend(self.at.1 as u32..(self.at.1 + count) as u32);
@@ -217,6 +221,7 @@ impl Table {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         while at.0 < keys.len() && left.len() < FULL_BATCH {
             let found = keys[at.0].as_ref().and_then(|key| self.index.get(key));
+            // Partners in the order of the right side: the join keeps the order of the left, then of the right.
             let rest = found.map_or(&[][..], |found| &found[at.1..]);
             let count = rest.len().min(FULL_BATCH - left.len());
             left.resize(left.len() + count, at.0 as u32);
@@ -266,8 +271,10 @@ impl HashJoin {
                 let found = join_keys(keys, chunk, cx)?;
                 cx.run.watch.use_computed();
                 if let Some(spilled) = &mut spilled {
+                    // Once one row is on disk, all later ones follow: a key's rows must be in one place.
                     return spilled.add(chunk, &found, cx);
                 }
+                // The key is held in the table in addition to the row.
                 let parts = found.iter().flatten().flatten();
                 let bytes = chunk.bytes_appended()
                     + parts.map(|part| 64 + value_bytes(&part.0)).sum::<usize>();
@@ -282,10 +289,13 @@ impl HashJoin {
                     rows.append(std::mem::take(chunk));
                     return Ok(());
                 }
+                // The memory is used up: from here on a Grace hash join (Kitsuregawa, Tanaka and Moto-oka, 1983),
+                // which writes both sides, partitioned by the hash of their keys.
                 let mut side = JoinSide::new(self.op_ref.id, keys.len(), cx)?;
                 index = FxHashMap::default();
                 if !rows.is_empty() {
                     let mut before = Pieces::default();
+                    // The keys are computed again: the table that has them is gone, to make room for this.
                     before.each(std::mem::take(&mut rows), cx, |rows, cx| {
                         let found = join_keys(keys, rows, cx)?;
                         cx.run.watch.use_computed();
@@ -363,6 +373,7 @@ impl Operate for HashJoin {
             return Err(misplaced(op_ref.op()));
         };
         loop {
+            // On disk, the join is complete when its first row is returned.
             if let Some(merged) = &mut self.merged {
                 return merged.next_chunk(FULL_BATCH, cx);
             }
@@ -383,6 +394,7 @@ impl Operate for HashJoin {
             let Some((left, found)) = self.keyed(input_keys, cx)? else {
                 return Ok(None);
             };
+            // Built when the left has a row: an empty left side costs no table.
             if self.table.is_none() {
                 cx.run.watch.release(std::mem::take(&mut self.held));
                 match self.build(right_keys, cx)? {

@@ -47,6 +47,7 @@ impl Operate for Merge {
         let Some(chunk) = &self.chunk else {
             return Ok(None);
         };
+        // One row at a time: a later row must find what an earlier one created.
         let outer = chunk.gather(&[self.row as u32]);
         self.row += 1;
         // A null property is an error even if a match exists.
@@ -72,6 +73,7 @@ impl Operate for Merge {
         while let Some(matched) = self.matching.pull_flat(cx)? {
             found.append(matched);
         }
+        // Closed before anything is created, so that none of its operators is open during the writes.
         self.matching.close(cx);
         let mut made = if !found.is_empty() {
             for slot in outer.slots() {

@@ -280,6 +280,7 @@ enum Single {
 
 /// The integer that a float is equal to.
 fn whole_number(float: f64) -> Option<i64> {
+    // Integers and floats are compared by value, so 1 and 1.0 are one combination.
     let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float);
     (fits && float.fract() == 0.0).then_some(float as i64)
 }
@@ -317,6 +318,7 @@ impl Distinct {
             return Err(ExecError::Internal("nothing is being spilled".into()));
         };
         while let Some(chunk) = self.input.pull_flat(cx)? {
+            // The set in memory still filters: it has every combination returned so far.
             let unknown: Vec<bool> = (0..chunk.len())
                 .map(|row| !self.seen.contains(slots, &chunk, row))
                 .collect();
@@ -346,6 +348,7 @@ impl Operate for Distinct {
             let Some(mut chunk) = self.input.pull_flat(cx)? else {
                 return Ok(None);
             };
+            // DISTINCT streams: a new combination is returned at once. Only what no longer fits waits for the end.
             let (keep, bytes) = self.seen.insert_all(slots, &chunk);
             if cx.run.watch.try_hold(bytes) {
                 self.held += bytes;

@@ -59,7 +59,7 @@ impl NodeScan {
             let Some((from, to)) = self.share.take().or_else(|| morsels.take()) else {
                 return Ok(None);
             };
-            cx.run.share = Morsels::number_of(from);
+            cx.run.threads.share = Morsels::number_of(from);
             let wanted = FULL_BATCH.min((to - from) as usize);
             let after = from.checked_sub(1).map(NodeId);
             let mut nodes = Vec::with_capacity(wanted);
@@ -80,6 +80,7 @@ impl NodeScan {
             if own == 0
                 && let Some(next) = nodes.first()
             {
+                // The share is empty, and so are those up to this id: other threads need not look.
                 morsels.skip_to(next.0);
             }
             nodes.truncate(own);
@@ -99,7 +100,7 @@ impl Operate for NodeScan {
             Op::LabelScan { node, label, .. } => (*node, Some(*label)),
             other => return Err(misplaced(other)),
         };
-        if let Some(morsels) = &cx.run.morsels
+        if let Some(morsels) = &cx.run.threads.morsels
             && morsels.scan == self.op_ref.id
         {
             let morsels = morsels.clone();
@@ -118,11 +119,13 @@ impl Operate for NodeScan {
                 self.scanning = true;
                 self.after = None;
             }
+            // Looked up for each batch: a row before this one may have created the first node of the label.
             let known = label.map(|label| cx.label(label));
             if known == Some(None) {
                 self.scanning = false; // the label was never used
                 continue;
             }
+            // Results of several input rows share a chunk; the scan remembers where it stopped.
             let (before, wanted) = (nodes.len(), limit - nodes.len());
             cx.reader()
                 .scan_nodes(known.flatten(), self.after, wanted, &mut nodes)?;
@@ -340,7 +343,7 @@ fn next_of_share(
         TypeFilter::Nothing => return Ok(None),
     };
     while let Some((from, to)) = morsels.take() {
-        cx.run.share = Morsels::number_of(from);
+        cx.run.threads.share = Morsels::number_of(from);
         let mut own = Vec::new();
         // The first relationship after the share, of any type.
         let mut behind: Option<RelId> = None;
@@ -384,7 +387,7 @@ impl Operate for RelationshipScan {
         let Op::RelationshipScan(scan) = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
-        if let Some(morsels) = &cx.run.morsels
+        if let Some(morsels) = &cx.run.threads.morsels
             && morsels.scan == op_ref.id
         {
             let morsels = morsels.clone();

@@ -220,7 +220,7 @@ impl Operate for Seek {
 }
 
 /// Whether the index has an entry for each element of a list.
-fn has_elements(seek: &isomer_plan::physical::IndexSeek, cx: &Cx<'_>) -> bool {
+fn has_elements(seek: &isomer_plan::physical::NodeIndexSeek, cx: &Cx<'_>) -> bool {
     let catalog = cx.tx.catalog();
     let index = catalog.index(seek.index);
     index.is_none_or(|index| index.fields.iter().any(|field| field.each))
@@ -228,7 +228,7 @@ fn has_elements(seek: &isomer_plan::physical::IndexSeek, cx: &Cx<'_>) -> bool {
 
 /// The index ranges to read for one row.
 fn lookups(
-    seek: &isomer_plan::physical::IndexSeek,
+    seek: &isomer_plan::physical::NodeIndexSeek,
     row: Row<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<VecDeque<Lookup>> {
@@ -275,7 +275,7 @@ fn lookups(
             ) = (&from, &to)
                 && matches!(
                     isomer_value::equality::compare(a, b),
-                    isomer_value::equality::Comparison::Unknown
+                    isomer_value::equality::ComparisonResult::Unknown
                 )
             {
                 return Ok(VecDeque::new());

@@ -196,11 +196,13 @@ impl Side {
                 for rel in found.of(at) {
                     let to = end_of(rel, *node, self.direction);
                     match self.reached.get_mut(&to) {
+                        // Reached on this very level: another shortest walk to the same node.
                         Some(reached) if reached.depth == self.depth && search.plan.all => {
                             if step_holds(&search.plan.step_predicate, *rel, search.row, cx)? {
                                 reached.back.push((*rel, *node));
                             }
                         }
+                        // Reached earlier, by a shorter walk.
                         Some(_) => {}
                         None => {
                             if !step_holds(&search.plan.step_predicate, *rel, search.row, cx)? {
@@ -279,12 +281,15 @@ impl Search<'_> {
         let mut forward = Side::new(self.from, self.plan.direction);
         let mut backward = Side::new(self.to, self.plan.direction.reversed());
         while forward.depth + backward.depth < max {
+            // Bidirectional search (Pohl 1971), the smaller frontier first: in a graph with fan-out b, b^(d/2) nodes
+            // instead of b^d.
             let met = if forward.frontier.len() <= backward.frontier.len() {
                 forward.advance(self, &backward, cx)?
             } else {
                 backward.advance(self, &forward, cx)?
             };
             if !met.is_empty() {
+                // The level is complete, so every shortest walk goes through one of these nodes.
                 return self.join(&forward, &backward, &met, cx);
             }
             if forward.frontier.is_empty() || backward.frontier.is_empty() {
@@ -303,6 +308,7 @@ impl Search<'_> {
         let (Some(from), Some(to)) = (small(self.from), small(self.to)) else {
             return Ok(None);
         };
+        // A predicate on each step reads relationships, which the adjacency does not have.
         if self.plan.step_predicate.is_some() || from.max(to) >= MAX_IDS {
             return Ok(None);
         }
@@ -351,6 +357,7 @@ impl Search<'_> {
             .map(|pair| (node(&pair[0]), node(&pair[1])))
             .collect();
         let mut found = Neighbours::new();
+        // The search was over nodes alone: now the relationships of the few walks found are read.
         cx.reader().expand_into(
             &pairs,
             self.plan.direction,
@@ -491,6 +498,7 @@ impl Search<'_> {
             cx.reader()
                 .expand(&[end], self.plan.direction, types, &mut found)?;
             cx.tick(found.rows().len() + length)?;
+            // All walks of one length are in memory: this search is exponential, and ends at the memory limit.
             let most = before + next.len() + found.rows().len();
             cx.run.watch.allow(walks_bytes(most, length))?;
             for rel in found.rows() {

@@ -92,9 +92,10 @@ impl CycleSearch<'_> {
                 return self.over(&closed.over, depth, &reached, cx).map(Some);
             }
             if !closed.at.is_empty() {
-                return match steps < max {
-                    true => self.at(&closed.at, &reached, cx).map(Some),
-                    false => Ok(None),
+                return if steps < max {
+                    self.at(&closed.at, &reached, cx).map(Some)
+                } else {
+                    Ok(None)
                 };
             }
             depth += 1;
@@ -233,9 +234,12 @@ impl CycleSearch<'_> {
             let Some(known) = reached.get(&middle) else {
                 continue;
             };
-            let branch = |(rel, from): &(RelRow, NodeId)| match *from == self.start {
-                true => rel.id,
-                false => reached.get(from).map_or(rel.id, |reached| reached.branch),
+            let branch = |(rel, from): &(RelRow, NodeId)| {
+                if *from == self.start {
+                    rel.id
+                } else {
+                    reached.get(from).map_or(rel.id, |reached| reached.branch)
+                }
             };
             // The paths of each branch.
             let mut branches: Vec<(RelId, Vec<Walk>)> = Vec::new();

@@ -126,7 +126,7 @@ impl Child {
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let call = self.begin_call(cx);
         let outcome = self.state.next(cx);
-        if let (Some(call), Some(profiler)) = (call, &mut cx.run.profiler) {
+        if let (Some(call), Some(profiler)) = (call, &mut cx.run.report.profiler) {
             profiler.end(self.op_ref.id, call, &cx.run.watch);
             let profile = profiler.operator(self.op_ref.id);
             profile.calls += 1;
@@ -135,6 +135,7 @@ impl Child {
             }
         }
         let chunk = outcome?;
+        // The one place that every operator passes: a query stops within about a chunk of work, whatever its plan.
         cx.tick(chunk.as_ref().map_or(1, |chunk| chunk.len() + 1))?;
         Ok(chunk)
     }
@@ -144,12 +145,13 @@ impl Child {
         if self.is_counted {
             return None;
         }
-        let profiler = cx.run.profiler.as_mut()?;
+        let profiler = cx.run.report.profiler.as_mut()?;
         Some(profiler.begin(&cx.run.watch))
     }
 
     /// Like [`Child::pull`], with rows multiplied out and at least one row.
     pub(crate) fn pull_flat(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        // An empty chunk is no end: a filter may reject a whole chunk.
         while let Some(mut chunk) = self.pull(cx)? {
             chunk.flatten();
             if !chunk.is_empty() {
@@ -168,7 +170,7 @@ impl Child {
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         let call = self.begin_call(cx);
         self.state.close(cx);
-        if let (Some(call), Some(profiler)) = (call, &mut cx.run.profiler) {
+        if let (Some(call), Some(profiler)) = (call, &mut cx.run.report.profiler) {
             profiler.end(self.op_ref.id, call, &cx.run.watch);
         }
     }

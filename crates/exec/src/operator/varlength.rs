@@ -109,6 +109,7 @@ impl VarExpand {
             limited: plan.max.is_none(),
             ends: None,
         };
+        // With a longer minimum, a node may be an end only over a detour: then walks are enumerated.
         if plan.distinct_ends && plan.min <= 1 {
             let ends = walker.search(plan, row, cx)?;
             walker.ends = Some(ends.into_iter());
@@ -255,7 +256,9 @@ impl Walker {
                     next.push((*rel, end_of(rel, end, plan.direction)));
                 }
             }
+            // Popped from the end: walks come in the order in which their relationships were found.
             next.reverse();
+        // The walk could go on, so an answer without longer walks would be incomplete: an error instead.
         } else if self.limited {
             return Err(too_long(self.max));
         }
@@ -298,6 +301,7 @@ impl Walker {
                     .expand(piece, plan.direction, types.unwrap_or_default(), &mut found)?;
                 cx.tick(found.rows().len() + piece.len())?;
                 for (at, node) in piece.iter().enumerate() {
+                    // The first relationship of the walk to this node: a walk back over another one closes a cycle.
                     let branch = reached.visited.get(node).map(|(_, branch)| *branch);
                     for rel in found.of(at) {
                         if !self.barred.contains(&rel.id)

@@ -6,7 +6,7 @@ use isomer_data::{ConvergentOwner, RelRow};
 use isomer_plan::{
     expr::{Expr, PropRef, SlotId},
     physical::{
-        CreateItem, CreateNode, CreatePattern, CreateRelationship, Op, Properties, SetItem,
+        CreateItem, CreateNode, CreatePattern, CreateRelationship, EntityChange, Op, Properties,
     },
 };
 use isomer_value::{Map, NodeId, Relationship, TypeId, Value};
@@ -75,9 +75,11 @@ pub(super) fn create_rows(
     if chunk.len() == 1 {
         return create_one(pattern, chunk, nulls, cx);
     }
+    // Bulk loads create relationships between known nodes: one call per batch instead of one per row.
     if let Some(one) = sole_link(pattern) {
         return create_links(one, chunk, cx);
     }
+    // Nothing in the pattern reads another part of it, so columns can be filled without a row for each.
     if pattern.paths.is_empty() && !reads_created(pattern) {
         return create_all(pattern, chunk, nulls, cx);
     }
@@ -153,7 +155,7 @@ fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> 
         }
         refused?;
     }
-    cx.run.counters.relationships_created += made.len() as u64;
+    cx.run.report.counters.relationships_created += made.len() as u64;
     chunk.set(one.relationship, Column::Rels(made));
     Ok(chunk)
 }
@@ -204,6 +206,8 @@ fn create_all(
         cx.tick(1)?;
         let place = Row { chunk: &chunk, row };
         for (at, item) in pattern.items.iter().enumerate() {
+            // Ends that this pattern creates come from the columns under construction: the chunk does not have them
+            // yet.
             let node = |end: End, slot: SlotId, made: &[CreatedEntities], cx: &Cx<'_>| match end {
                 End::Item(item) => match &made[item] {
                     CreatedEntities::Nodes(nodes) => Ok(nodes[row]),
@@ -265,9 +269,9 @@ fn create_node(
         .graph_mut()
         .create_node(&labels, &properties)
         .map_err(write_error)?;
-    cx.run.counters.nodes_created += 1;
-    cx.run.counters.labels_added += labels.len() as u64;
-    cx.run.counters.properties_set += properties.len() as u64;
+    cx.run.report.counters.nodes_created += 1;
+    cx.run.report.counters.labels_added += labels.len() as u64;
+    cx.run.report.counters.properties_set += properties.len() as u64;
     Ok(id)
 }
 
@@ -284,8 +288,8 @@ fn create_relationship(
         .graph_mut()
         .create_relationship(type_id, source, target, properties)
         .map_err(write_error)?;
-    cx.run.counters.relationships_created += 1;
-    cx.run.counters.properties_set += properties.len() as u64;
+    cx.run.report.counters.relationships_created += 1;
+    cx.run.report.counters.properties_set += properties.len() as u64;
     Ok(RelRow {
         id,
         type_id,
@@ -471,6 +475,7 @@ impl Operate for Set {
         };
         for row in 0..chunk.len() {
             cx.tick(1)?;
+            // Row by row, and item by item: a later one reads what an earlier one has set.
             apply_items(items, Row { chunk: &chunk, row }, cx)?;
         }
         op_ref.prune(&mut chunk);
@@ -502,7 +507,7 @@ impl Entity {
                 Ok(Some(Self::Node(node.id)))
             }
             Value::Relationship(relationship) => {
-                if cx.run.deleted_rels.contains(relationship.id.0) {
+                if cx.run.deleted.rels.contains(relationship.id.0) {
                     return Err(ExecError::deleted(format!(
                         "relationship {}",
                         relationship.id
@@ -530,7 +535,7 @@ impl Entity {
             }
         }
         .map_err(write_error)?;
-        cx.run.counters.properties_set += 1;
+        cx.run.report.counters.properties_set += 1;
         Ok(())
     }
 
@@ -543,7 +548,7 @@ impl Entity {
 }
 
 /// Makes the changes for one row, one after the other.
-pub(super) fn apply_items(items: &[SetItem], row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
+pub(super) fn apply_items(items: &[EntityChange], row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
     items.iter().try_for_each(|item| apply_item(item, row, cx))
 }
 
@@ -553,10 +558,10 @@ fn names<'p>(plan: &'p isomer_plan::Plan, path: &[PropRef]) -> Vec<&'p str> {
         .collect()
 }
 
-fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
+fn apply_item(item: &EntityChange, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
     let plan = cx.run.plan.clone();
     match item {
-        SetItem::Property {
+        EntityChange::Property {
             entity,
             name,
             value: expr,
@@ -567,7 +572,7 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
             let new = value(expr, row, cx)?;
             entity.set(&[plan.property_name(*name)], new, cx)
         }
-        SetItem::NestedProperty {
+        EntityChange::NestedProperty {
             entity,
             path,
             value: expr,
@@ -578,7 +583,7 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
             let new = value(expr, row, cx)?;
             entity.set(&names(&plan, path), new, cx)
         }
-        SetItem::DynamicProperty {
+        EntityChange::DynamicProperty {
             entity,
             name,
             value: expr,
@@ -595,7 +600,7 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
                 ))),
             }
         }
-        SetItem::Converge {
+        EntityChange::Converge {
             entity,
             path,
             operation,
@@ -620,24 +625,24 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
                     .converge(owner, &path, &op, None)
                     .map_err(write_error)?;
             }
-            cx.run.counters.properties_set += 1;
+            cx.run.report.counters.properties_set += 1;
             Ok(())
         }
-        SetItem::RemoveProperty { entity, path } => {
+        EntityChange::RemoveProperty { entity, path } => {
             let Some(entity) = Entity::of(entity, row, cx)? else {
                 return Ok(());
             };
             entity.set(&names(&plan, path), Value::Null, cx)
         }
-        SetItem::Replace {
+        EntityChange::Replace {
             entity,
             value: expr,
         } => change_all(entity, expr, row, true, cx),
-        SetItem::Merge {
+        EntityChange::Merge {
             entity,
             value: expr,
         } => change_all(entity, expr, row, false, cx),
-        SetItem::AddLabels { entity, labels } => {
+        EntityChange::AddLabels { entity, labels } => {
             let Some(node) = labelled(entity, row, cx)? else {
                 return Ok(());
             };
@@ -646,18 +651,18 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
                     Some(id) => id,
                     None => cx.tx.name_ids().intern_label(plan.label_name(*label))?,
                 };
-                cx.run.counters.labels_added +=
+                cx.run.report.counters.labels_added +=
                     u64::from(cx.tx.graph_mut().add_label(node, id).map_err(write_error)?);
             }
             Ok(())
         }
-        SetItem::RemoveLabels { entity, labels } => {
+        EntityChange::RemoveLabels { entity, labels } => {
             let Some(node) = labelled(entity, row, cx)? else {
                 return Ok(());
             };
             for label in labels {
                 if let Some(id) = cx.label(*label) {
-                    cx.run.counters.labels_removed += u64::from(
+                    cx.run.report.counters.labels_removed += u64::from(
                         cx.tx
                             .graph_mut()
                             .remove_label(node, id)
@@ -738,7 +743,7 @@ fn change_all(
             })
             .count()
     };
-    cx.run.counters.properties_set += changed as u64;
+    cx.run.report.counters.properties_set += changed as u64;
     Ok(())
 }
 

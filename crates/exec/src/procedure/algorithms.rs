@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use isomer_algorithms::{
-    Louvain, NO_NODE, Pace, PageRank, Rows, Sample, Work, betweenness, closeness, core_numbers,
-    distances, label_propagation, louvain, page_rank, strong, triangles, weak,
+    Louvain, NO_NODE, PageRank, Resources, Sample, SparseRows, StepCounter, betweenness, closeness,
+    core_numbers, distances, label_propagation, louvain, page_rank, strong, triangles, weak,
 };
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
@@ -16,7 +16,7 @@ use isomer_plan::{
 use isomer_value::{NodeId, Value};
 
 use super::{
-    Call, Procedure, Registry,
+    CallContext, Procedure, Registry,
     network::{Choice, FollowDirection, Network},
     settings::{Settings, refused},
 };
@@ -202,7 +202,7 @@ impl Procedure for AlgorithmProcedure {
         &self.signature
     }
 
-    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
+    fn call(&self, arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
         let name = self.algorithm.name();
         let settings = Settings::new(
             name,
@@ -243,15 +243,14 @@ impl Plan {
         };
         Ok(match algorithm {
             Algorithm::Betweenness => Self::Betweenness {
-                sample: match settings.is_given("samples") {
-                    true => Sample::Some {
+                sample: if settings.is_given("samples") {
+                    Sample::Some {
                         count: count("samples", 1, 1)?,
                         seed: seed()?,
-                    },
-                    false => {
-                        seed()?;
-                        Sample::All
                     }
+                } else {
+                    seed()?;
+                    Sample::All
                 },
                 normalized: settings.boolean("normalized", false)?,
             },
@@ -292,7 +291,7 @@ impl Plan {
         name: &str,
         direction: FollowDirection,
         network: Network,
-        call: &mut Call<'_>,
+        call: &mut CallContext<'_>,
     ) -> Result<()> {
         let Network { nodes, rows } = &network;
         let number = |node: NodeId| {
@@ -351,7 +350,7 @@ impl Plan {
             Self::PageRank(mut settings, sources) => {
                 settings.sources = sources.into_iter().map(number).collect::<Result<_>>()?;
                 call.hold(rows.bytes())?;
-                let back = rows.reversed(&mut Pace::new(&call.stop()))?;
+                let back = rows.reversed(&mut StepCounter::new(&call.stop()))?;
                 let scores = work(call, |work| page_rank(rows, &back, &settings, work))?;
                 give(nodes, scores.into_iter().map(Value::Float), call)
             }
@@ -383,13 +382,16 @@ fn integer(number: u32) -> Value {
 }
 
 /// The rows with duplicates and self loops removed.
-fn simple(rows: &Rows, call: &mut Call<'_>) -> Result<Rows> {
+fn simple(rows: &SparseRows, call: &mut CallContext<'_>) -> Result<SparseRows> {
     call.hold(rows.bytes())?;
-    rows.simple(&mut Pace::new(&call.stop()))
+    rows.simple(&mut StepCounter::new(&call.stop()))
 }
 
 /// Runs an algorithm; its memory is released when it ends.
-fn work<T>(call: &mut Call<'_>, job: impl FnOnce(&mut Work<'_, Stop>) -> Result<T>) -> Result<T> {
+fn work<T>(
+    call: &mut CallContext<'_>,
+    job: impl FnOnce(&mut Resources<'_, Stop>) -> Result<T>,
+) -> Result<T> {
     let stop = call.stop();
     let mut held = 0;
     let mut hold = |bytes| {
@@ -397,13 +399,17 @@ fn work<T>(call: &mut Call<'_>, job: impl FnOnce(&mut Work<'_, Stop>) -> Result<
         held += bytes;
         Ok(())
     };
-    let outcome = job(&mut Work::new(stop, &mut hold));
+    let outcome = job(&mut Resources::new(stop, &mut hold));
     call.release(held);
     outcome
 }
 
 /// One row per node.
-fn give(nodes: &[NodeId], figures: impl Iterator<Item = Value>, call: &mut Call<'_>) -> Result<()> {
+fn give(
+    nodes: &[NodeId],
+    figures: impl Iterator<Item = Value>,
+    call: &mut CallContext<'_>,
+) -> Result<()> {
     nodes
         .iter()
         .zip(figures)

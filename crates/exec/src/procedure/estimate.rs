@@ -12,13 +12,13 @@ use isomer_value::{Crs, NodeId, Point, PropId, Value};
 use rustc_hash::FxHashMap;
 
 use super::{
-    Call,
+    CallContext,
     settings::{Settings, refused},
 };
 use crate::{
-    context::known_prop,
     error::{Result, shown},
     function::point_distance,
+    names::property_number,
 };
 
 /// Relative rounding error of weights, and of distances on the earth.
@@ -43,7 +43,7 @@ impl Estimate {
         procedure: &Arc<str>,
         settings: &Settings<'_>,
         target: NodeId,
-        call: &mut Call<'_>,
+        call: &mut CallContext<'_>,
     ) -> Result<Option<Self>> {
         let Some(property) = settings.name("position")? else {
             if settings.is_given("perUnit") {
@@ -56,7 +56,7 @@ impl Estimate {
         };
         let mut made = Self {
             procedure: procedure.clone(),
-            id: known_prop(call.transaction(), &property),
+            id: property_number(call.transaction(), &property),
             property,
             per_unit: settings.float("perUnit", 1.0, 0.0..=f64::MAX)?,
             target: Point {
@@ -79,7 +79,7 @@ impl Estimate {
     }
 
     /// The points of nodes.
-    fn places(&self, nodes: &[NodeId], call: &mut Call<'_>) -> Result<Vec<Point>> {
+    fn places(&self, nodes: &[NodeId], call: &mut CallContext<'_>) -> Result<Vec<Point>> {
         let mut column = [Vec::with_capacity(nodes.len())];
         match self.id {
             Some(id) => call.reader().node_properties(nodes, &[id], &mut column)?,
@@ -107,7 +107,7 @@ impl Estimate {
         from: NodeId,
         steps: &[(NodeId, f64)],
         left: &mut Vec<f64>,
-        call: &mut Call<'_>,
+        call: &mut CallContext<'_>,
     ) -> Result<()> {
         let mut new: Vec<NodeId> = steps.iter().map(|(node, _)| *node).collect();
         new.push(from);
@@ -161,12 +161,13 @@ impl Estimate {
             )
         })?;
         let left = distance * self.per_unit;
-        match left.is_finite() {
-            true => Ok(left),
-            false => Err(refused(
+        if left.is_finite() {
+            Ok(left)
+        } else {
+            Err(refused(
                 &self.procedure,
                 format!("the distance from node {node} to the target is invalid: {distance}"),
-            )),
+            ))
         }
     }
 }

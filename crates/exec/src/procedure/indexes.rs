@@ -15,7 +15,7 @@ use isomer_plan::{
 };
 use isomer_value::Value;
 
-use super::{Call, Procedure, Registry, settings::refused};
+use super::{CallContext, Procedure, Registry, settings::refused};
 use crate::error::Result;
 
 /// Default timeout.
@@ -68,7 +68,7 @@ impl Procedure for AwaitIndexes {
         &self.signature
     }
 
-    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
+    fn call(&self, arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
         let (name, timeout) = match (self.takes_name, arguments) {
             (true, [name, timeout]) => (name.as_str(), timeout),
             (_, [.., timeout]) => (None, timeout),

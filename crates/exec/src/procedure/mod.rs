@@ -1,6 +1,7 @@
 //! Procedures: their interface, those of the language, and functions that other crates register.
 
 mod algorithms;
+mod builtins;
 mod estimate;
 mod indexes;
 mod network;
@@ -8,12 +9,12 @@ mod paths;
 mod settings;
 mod statistics;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use isomer_data::Transaction;
 use isomer_plan::catalog::{FunctionSignature, ProcedureSignature};
 use isomer_value::Value;
-use isomer_views::{Reader, ViewsAt};
+use isomer_views::{ViewReader, ViewsAt};
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -26,12 +27,12 @@ pub trait Procedure: Send + Sync {
     /// Its name, parameters and results.
     fn signature(&self) -> &Arc<ProcedureSignature>;
     /// Runs it. `arguments` has one value per parameter, already of the declared type; rows are passed to
-    /// [`Call::emit`].
-    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()>;
+    /// [`CallContext::emit`].
+    fn call(&self, arguments: &[Value], call: &mut CallContext<'_>) -> Result<()>;
 }
 
 /// One call of a procedure: its transaction, its limits, and the consumer of its rows.
-pub struct Call<'a> {
+pub struct CallContext<'a> {
     pub(crate) transaction: &'a mut Transaction,
     /// The views at the transaction's version.
     pub(crate) views: &'a ViewsAt,
@@ -42,7 +43,7 @@ pub struct Call<'a> {
     held_bytes: usize,
 }
 
-impl<'a> Call<'a> {
+impl<'a> CallContext<'a> {
     pub(crate) fn new(
         transaction: &'a mut Transaction,
         views: &'a ViewsAt,
@@ -64,8 +65,8 @@ impl<'a> Call<'a> {
     }
 
     /// The transaction's data, from read views if they are available.
-    pub fn reader(&self) -> Reader<'_> {
-        Reader::new(self.transaction, self.views)
+    pub fn reader(&self) -> ViewReader<'_> {
+        ViewReader::new(self.transaction, self.views)
     }
 
     /// Emits a row: one value per result. The caller must propagate errors.
@@ -79,7 +80,7 @@ impl<'a> Call<'a> {
         self.watch.tick(steps)
     }
 
-    /// Reserves memory of the query, until the call ends or [`Call::release`].
+    /// Reserves memory of the query, until the call ends or [`CallContext::release`].
     pub fn hold(&mut self, bytes: usize) -> Result<()> {
         self.watch.hold(bytes)?;
         self.held_bytes += bytes;
@@ -99,7 +100,7 @@ impl<'a> Call<'a> {
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for CallContext<'_> {
     fn drop(&mut self) {
         self.watch.release(self.held_bytes);
     }
@@ -124,26 +125,6 @@ impl Registry {
     /// An empty registry.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// The procedures that belong to the language.
-    pub fn with_builtins() -> Self {
-        let mut registry = Self::new();
-        crate::builtin::register(&mut registry);
-        crate::files::register(&mut registry);
-        algorithms::register(&mut registry);
-        paths::register(&mut registry);
-        statistics::register(&mut registry);
-        indexes::register(&mut registry);
-        registry
-    }
-
-    /// [`Registry::with_builtins`], created once and shared.
-    pub(crate) fn builtins() -> Arc<Self> {
-        static BUILTINS: OnceLock<Arc<Registry>> = OnceLock::new();
-        BUILTINS
-            .get_or_init(|| Arc::new(Self::with_builtins()))
-            .clone()
     }
 
     /// Registers a procedure; replaces one of the same name.

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use isomer_algorithms::{Pace, Rows};
+use isomer_algorithms::{SparseRows, StepCounter};
 use isomer_data::{GraphRead, RelRow};
 use isomer_value::{LabelId, NodeId, PropId, TypeId, Value};
-use isomer_views::Side;
+use isomer_views::AdjacencySide;
 
 use super::{
-    Call,
+    CallContext,
     settings::{Settings, refused},
 };
 use crate::{
-    context::{known_label, known_prop, known_type},
     error::{ExecError, Result, shown},
+    names::{label_number, property_number, type_number},
 };
 
 /// Records per read.
@@ -58,9 +58,10 @@ impl Choice {
             })
             .collect();
         let direction = directions[settings.choice("direction", &words)?];
-        let default = match settings.is_given("defaultWeight") {
-            true => Some(settings.float("defaultWeight", 0.0, 0.0..=f64::MAX)?),
-            false => None,
+        let default = if settings.is_given("defaultWeight") {
+            Some(settings.float("defaultWeight", 0.0, 0.0..=f64::MAX)?)
+        } else {
+            None
         };
         let weight = settings.name("weight")?;
         if default.is_some() && weight.is_none() {
@@ -82,13 +83,17 @@ impl Choice {
 pub(super) struct Network {
     /// Ascending; the index is the dense number.
     pub(super) nodes: Vec<NodeId>,
-    pub(super) rows: Rows,
+    pub(super) rows: SparseRows,
 }
 
 impl Network {
     /// Reads it. What is read (the members of the labels and types, the weights) is part of the transaction's
     /// footprint.
-    pub(super) fn load(procedure: &str, choice: &Choice, call: &mut Call<'_>) -> Result<Self> {
+    pub(super) fn load(
+        procedure: &str,
+        choice: &Choice,
+        call: &mut CallContext<'_>,
+    ) -> Result<Self> {
         let nodes = nodes(choice, call)?;
         check_node_count(nodes.len())?;
         let numbers = Numbers::new(&nodes, call)?;
@@ -114,11 +119,11 @@ impl Network {
 }
 
 /// The chosen types that exist; none if all types are chosen.
-fn types(choice: &Choice, call: &Call<'_>) -> Option<Vec<TypeId>> {
+fn types(choice: &Choice, call: &CallContext<'_>) -> Option<Vec<TypeId>> {
     if choice.types.is_empty() {
         return None;
     }
-    let known = |name: &Arc<str>| known_type(call.transaction, name);
+    let known = |name: &Arc<str>| type_number(call.transaction, name);
     let mut types: Vec<TypeId> = choice.types.iter().filter_map(known).collect();
     types.sort_unstable();
     types.dedup();
@@ -131,8 +136,8 @@ fn in_views(
     types: Option<&[TypeId]>,
     nodes: &[NodeId],
     numbers: &Numbers<'_>,
-    call: &mut Call<'_>,
-) -> Result<Option<Rows>> {
+    call: &mut CallContext<'_>,
+) -> Result<Option<SparseRows>> {
     let own_writes = !call.transaction.view_reads().dirty().linked().is_empty();
     if own_writes || choice.weight.is_some() || types.is_some_and(<[TypeId]>::is_empty) {
         return Ok(None);
@@ -142,8 +147,8 @@ fn in_views(
         return Ok(None);
     }
     let found = match types {
-        Some(types) => views.adjacency_of_types(types, Side::Out),
-        None => views.adjacency(None, Side::Out),
+        Some(types) => views.adjacency_of_types(types, AdjacencySide::Out),
+        None => views.adjacency(None, AdjacencySide::Out),
     };
     let Some(adjacency) = found else {
         return Ok(None); // being built for later queries
@@ -174,7 +179,7 @@ fn in_views(
         }
     }
     call.hold(offsets.len() * size_of::<usize>())?;
-    Ok(Some(Rows::from_rows(offsets, targets)))
+    Ok(Some(SparseRows::from_rows(offsets, targets)))
 }
 
 /// The relationships from start to end, from the rows.
@@ -183,15 +188,15 @@ fn in_rows(
     choice: &Choice,
     types: Option<&[TypeId]>,
     numbers: &Numbers<'_>,
-    call: &mut Call<'_>,
-) -> Result<Rows> {
+    call: &mut CallContext<'_>,
+) -> Result<SparseRows> {
     let edges = Edges::read(procedure, choice, types, numbers, call)?;
     let (count, weighted) = (edges.pairs.len(), choice.weight.is_some());
-    let bytes = Rows::bytes_for(numbers.count(), count, weighted);
+    let bytes = SparseRows::bytes_for(numbers.count(), count, weighted);
     call.hold(bytes * 2)?; // and the arrays used for placing them
     let stop = call.stop();
-    let mut pace = Pace::new(&stop);
-    let rows = Rows::new(numbers.count(), &edges.pairs, &edges.weights, &mut pace)?;
+    let mut pace = StepCounter::new(&stop);
+    let rows = SparseRows::new(numbers.count(), &edges.pairs, &edges.weights, &mut pace)?;
     call.release(bytes + edges.held_bytes);
     Ok(rows)
 }
@@ -208,14 +213,18 @@ fn check_node_count(nodes: usize) -> Result<()> {
 }
 
 /// The rows in the direction in which they are followed.
-fn turned(rows: Rows, direction: FollowDirection, call: &mut Call<'_>) -> Result<Rows> {
+fn turned(
+    rows: SparseRows,
+    direction: FollowDirection,
+    call: &mut CallContext<'_>,
+) -> Result<SparseRows> {
     if direction == FollowDirection::Outgoing {
         return Ok(rows);
     }
     let bytes = rows.bytes();
     call.hold(bytes)?;
     let stop = call.stop();
-    let mut pace = Pace::new(&stop);
+    let mut pace = StepCounter::new(&stop);
     let reversed = rows.reversed(&mut pace)?;
     if direction == FollowDirection::Incoming {
         call.release(bytes);
@@ -228,7 +237,7 @@ fn turned(rows: Rows, direction: FollowDirection, call: &mut Call<'_>) -> Result
 }
 
 /// The nodes that carry one of the labels, ascending.
-fn nodes(choice: &Choice, call: &mut Call<'_>) -> Result<Vec<NodeId>> {
+fn nodes(choice: &Choice, call: &mut CallContext<'_>) -> Result<Vec<NodeId>> {
     let mut found = Vec::new();
     if choice.labels.is_empty() {
         scan(None, call, &mut found)?;
@@ -237,7 +246,7 @@ fn nodes(choice: &Choice, call: &mut Call<'_>) -> Result<Vec<NodeId>> {
     let labels: Vec<LabelId> = choice
         .labels
         .iter()
-        .filter_map(|name| known_label(call.transaction, name))
+        .filter_map(|name| label_number(call.transaction, name))
         .collect();
     for label in &labels {
         scan(Some(*label), call, &mut found)?;
@@ -249,7 +258,7 @@ fn nodes(choice: &Choice, call: &mut Call<'_>) -> Result<Vec<NodeId>> {
     Ok(found)
 }
 
-fn scan(label: Option<LabelId>, call: &mut Call<'_>, found: &mut Vec<NodeId>) -> Result<()> {
+fn scan(label: Option<LabelId>, call: &mut CallContext<'_>, found: &mut Vec<NodeId>) -> Result<()> {
     let mut after = None;
     loop {
         let before = found.len();
@@ -275,7 +284,7 @@ struct Numbers<'n> {
 const NO_NODE: u32 = u32::MAX;
 
 impl<'n> Numbers<'n> {
-    fn new(nodes: &'n [NodeId], call: &mut Call<'_>) -> Result<Self> {
+    fn new(nodes: &'n [NodeId], call: &mut CallContext<'_>) -> Result<Self> {
         let mut span = Vec::new();
         if let (Some(first), Some(last)) = (nodes.first(), nodes.last()) {
             let width = last.0 - first.0;
@@ -326,12 +335,12 @@ impl Edges {
         choice: &Choice,
         types: Option<&[TypeId]>,
         numbers: &Numbers<'_>,
-        call: &mut Call<'_>,
+        call: &mut CallContext<'_>,
     ) -> Result<Self> {
         let weight = choice.weight.as_ref().map(|(name, default)| Weight {
             procedure,
             name,
-            prop: known_prop(call.transaction, name),
+            prop: property_number(call.transaction, name),
             default: *default,
         });
         let mut edges = Self::default();
@@ -351,7 +360,7 @@ impl Edges {
         type_id: Option<TypeId>,
         weight: Option<&Weight<'_>>,
         numbers: &Numbers<'_>,
-        call: &mut Call<'_>,
+        call: &mut CallContext<'_>,
     ) -> Result<()> {
         let mut after = None;
         let mut page: Vec<RelRow> = Vec::with_capacity(PAGE);
@@ -391,7 +400,7 @@ struct Weight<'a> {
 }
 
 impl Weight<'_> {
-    fn read(&self, page: &[RelRow], call: &mut Call<'_>, out: &mut Vec<f64>) -> Result<()> {
+    fn read(&self, page: &[RelRow], call: &mut CallContext<'_>, out: &mut Vec<f64>) -> Result<()> {
         let ids: Vec<_> = page.iter().map(|row| row.id).collect();
         let mut column = [Vec::new()];
         match self.prop {

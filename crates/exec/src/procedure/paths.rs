@@ -23,14 +23,14 @@ use isomer_value::{Node, NodeId, Path, PropId, RelId, TypeId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Call, Procedure, Registry,
+    CallContext, Procedure, Registry,
     estimate::Estimate,
     settings::{Settings, refused},
 };
 use crate::{
     column::relationship,
-    context::{known_prop, known_type},
     error::{Result, shown},
+    names::{property_number, type_number},
 };
 
 /// Registers the procedures.
@@ -85,7 +85,7 @@ impl Procedure for PathProcedure {
         &self.signature
     }
 
-    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
+    fn call(&self, arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
         let name = &self.signature.name;
         let node = |at: usize| {
             arguments
@@ -182,7 +182,7 @@ impl SearchGraph {
         procedure: &Arc<str>,
         options: &Value,
         target: NodeId,
-        call: &mut Call<'_>,
+        call: &mut CallContext<'_>,
     ) -> Result<Self> {
         let known = [
             "types",
@@ -197,11 +197,11 @@ impl SearchGraph {
         let transaction = call.transaction();
         let ids: Vec<TypeId> = names
             .iter()
-            .filter_map(|name| known_type(transaction, name))
+            .filter_map(|name| type_number(transaction, name))
             .collect();
         let weight = match settings.name("weight")? {
             None => Weight::One,
-            Some(name) => match known_prop(transaction, &name) {
+            Some(name) => match property_number(transaction, &name) {
                 Some(id) => Weight::Property(name, id),
                 None => Weight::Unknown(name),
             },
@@ -237,7 +237,7 @@ impl SearchGraph {
         node: NodeId,
         steps: &[Step],
         left: &mut Vec<f64>,
-        call: &mut Call<'_>,
+        call: &mut CallContext<'_>,
     ) -> Result<()> {
         match &mut self.estimate {
             Some(estimate) => {
@@ -253,7 +253,7 @@ impl SearchGraph {
     }
 
     /// The steps from a node. The caller counts the work: a cached node costs its steps again.
-    fn from(&mut self, node: NodeId, call: &mut Call<'_>) -> Result<Arc<[Step]>> {
+    fn from(&mut self, node: NodeId, call: &mut CallContext<'_>) -> Result<Arc<[Step]>> {
         if let Some(known) = self.known.get(&node) {
             return Ok(known.clone());
         }
@@ -283,7 +283,7 @@ impl SearchGraph {
         Ok(steps)
     }
 
-    fn weights(&self, rows: &[RelRow], call: &mut Call<'_>) -> Result<Vec<f64>> {
+    fn weights(&self, rows: &[RelRow], call: &mut CallContext<'_>) -> Result<Vec<f64>> {
         let (name, values) = match &self.weight {
             Weight::One => return Ok(vec![1.0; rows.len()]),
             Weight::Unknown(name) => (name, vec![Value::Null; rows.len()]),
@@ -299,10 +299,7 @@ impl SearchGraph {
         rows.iter()
             .zip(values)
             .map(|(rel, value)| {
-                let weight = match value.is_null() {
-                    true => self.default,
-                    false => value.to_f64(),
-                };
+                let weight = if value.is_null() { self.default } else { value.to_f64() };
                 weight
                     .filter(|weight| *weight >= 0.0 && weight.is_finite())
                     .ok_or_else(|| {
@@ -363,7 +360,7 @@ fn lightest_path(
     from: NodeId,
     to: NodeId,
     excluded: &Excluded,
-    call: &mut Call<'_>,
+    call: &mut CallContext<'_>,
 ) -> Result<Option<Vec<Step>>> {
     let mut reached: FxHashMap<NodeId, BestPath> = FxHashMap::default();
     let mut open = BinaryHeap::from([(Reverse(Cost(0.0)), Reverse(from))]);
@@ -442,7 +439,7 @@ fn lightest(
     source: NodeId,
     target: NodeId,
     count: usize,
-    call: &mut Call<'_>,
+    call: &mut CallContext<'_>,
 ) -> Result<Vec<PathFromSource>> {
     let mut found: Vec<PathFromSource> = Vec::new();
     // Candidates that deviate from a path already found, lightest first; ties by fewest steps, then by lowest ids.

@@ -22,7 +22,7 @@ use isomer_plan::{
 };
 use isomer_value::{LabelId, Map, Value};
 
-use super::{Call, Procedure, Registry};
+use super::{CallContext, Procedure, Registry};
 use crate::error::Result;
 
 /// Registers the procedure.
@@ -59,7 +59,7 @@ impl Procedure for Statistics {
         &self.0
     }
 
-    fn call(&self, _arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
+    fn call(&self, _arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
         let catalog = call.transaction().catalog();
         let name = |label: LabelId| catalog.label_name(label).unwrap_or_default();
         for (label, of) in catalog.labels() {
@@ -92,7 +92,7 @@ impl Procedure for Statistics {
 }
 
 fn of_label(
-    call: &mut Call<'_>,
+    call: &mut CallContext<'_>,
     of: &str,
     statistics: &LabelStatistics,
     name: &dyn Fn(LabelId) -> Arc<str>,
@@ -135,7 +135,7 @@ fn of_label(
 }
 
 fn of_type(
-    call: &mut Call<'_>,
+    call: &mut CallContext<'_>,
     of: &str,
     statistics: &TypeStatistics,
     name: &dyn Fn(LabelId) -> Arc<str>,
@@ -160,7 +160,7 @@ fn of_type(
 }
 
 fn emit(
-    call: &mut Call<'_>,
+    call: &mut CallContext<'_>,
     kind: &str,
     name: String,
     count: u64,

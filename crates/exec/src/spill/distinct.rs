@@ -88,6 +88,7 @@ fn first_rows(
                 .iter()
                 .map(|at| GroupKey(at.and_then(|at| row.get(at)).cloned().unwrap_or_default()))
                 .collect();
+            // A duplicate of a row that was written already, also after the set is full.
             if seen.contains(&key) {
                 continue;
             }
@@ -97,6 +98,8 @@ fn first_rows(
             }
             let bytes = 64 + key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
             if !cx.run.watch.try_hold(bytes) {
+                // The set is full: rows with unknown keys go to smaller partitions. Keys in the set stay, so that no
+                // row is returned twice.
                 if let Some(level) = partition.next_level().filter(|_| !seen.is_empty()) {
                     let mut parts = Partitions::new(op, level, cx)?;
                     parts.push(&key, &row)?;

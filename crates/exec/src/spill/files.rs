@@ -25,7 +25,7 @@ pub(super) fn most_open(cx: &Cx<'_>) -> usize {
 /// Records the bytes that an operator wrote to disk, for `PROFILE`.
 pub(super) fn note(cx: &mut Cx<'_>, op: OpId, bytes: u64) {
     cx.run.watch.count_spilled(bytes);
-    if let Some(profiler) = &mut cx.run.profiler {
+    if let Some(profiler) = &mut cx.run.report.profiler {
         profiler.operator(op).spilled_bytes += bytes;
     }
 }

@@ -125,6 +125,7 @@ fn groups_of(
     }
     let mut groups = Groups::default();
     let outcome = (|| -> Result<Option<Partitions>> {
+        // Recursion is bounded by the bits of the hash that each level uses: see `MAX_LEVELS`.
         let again = gather(op, plan, &partition, &mut groups, cx)?;
         drop(partition);
         if again.is_none() {
@@ -136,6 +137,7 @@ fn groups_of(
                     row.clear();
                     row.push(Value::Int(group.number));
                     row.extend(group.key.into_iter().map(|part| part.0));
+                    // A group keeps the number of its first row, by which the merge orders the result.
                     for accumulator in group.accumulators {
                         row.push(accumulator.finish(cx)?);
                     }
@@ -175,6 +177,7 @@ fn gather(
             .cloned()
             .map(GroupKey)
             .collect();
+        // Once the groups of this partition were split, all later rows follow them.
         if let Some(again) = &mut again {
             again.push(&key, &row)?;
             continue;
@@ -184,6 +187,7 @@ fn gather(
         if cx.run.watch.try_hold(bytes) {
             continue;
         }
+        // Splitting by other bits of the hash helps unless all rows have one key.
         match partition.next_level().filter(|_| groups.list.len() > 1) {
             Some(level) => {
                 groups.held -= bytes;

@@ -10,7 +10,8 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Layout, MergedRows, SortedRuns,
-    partition::{Partition, Partitions},
+    partition::{Partition, PartitionRows, Partitions},
+    runs::RunWriter,
 };
 use crate::{chunk::Chunk, context::Cx, error::Result, value_size::value_bytes};
 
@@ -98,6 +99,17 @@ enum Pick {
     Right(usize),
 }
 
+impl Pick {
+    fn value(&self, left: &[Value], right: &[Value]) -> Value {
+        let value = match self {
+            Self::Left(at) => left.get(*at),
+            Self::Right(at) => right.get(*at),
+        };
+        // A slot that a chunk did not have was null there, and may be missing at the end of a row.
+        value.cloned().unwrap_or_default()
+    }
+}
+
 fn key_of(row: &[Value], key_count: usize) -> Vec<GroupKey> {
     row.iter()
         .skip(1)
@@ -107,6 +119,10 @@ fn key_of(row: &[Value], key_count: usize) -> Vec<GroupKey> {
         .collect()
 }
 
+/// Joins a partition of the left side with the same one of the right side: in one pass over the left if the right
+/// fits into memory, otherwise in one pass for each piece of the right that does (a block nested-loop join).
+///
+/// Partitioning again would not help where it is needed most: many rows of one key stay together.
 fn join_part(
     key_count: usize,
     picks: &[Pick],
@@ -115,51 +131,98 @@ fn join_part(
     runs: &mut SortedRuns,
     cx: &mut Cx<'_>,
 ) -> Result<()> {
-    let mut right = right.rows();
-    // The first row of the next piece.
-    let mut row = Vec::new();
-    let mut more = right.next(&mut row, cx)?;
-    while more {
-        let mut table: FxHashMap<Vec<GroupKey>, Vec<Vec<Value>>> = FxHashMap::default();
-        let mut held = 0;
-        let outcome = (|| {
-            while more {
-                let bytes = 128 + 2 * row.iter().map(value_bytes).sum::<usize>();
-                if !cx.run.watch.try_hold(bytes) {
-                    if !table.is_empty() {
-                        break;
-                    }
-                    cx.run.watch.hold(bytes)?;
-                }
-                held += bytes;
-                let key = key_of(&row, key_count);
-                table.entry(key).or_default().push(std::mem::take(&mut row));
-                more = right.next(&mut row, cx)?;
-            }
+    let mut right = BuildRows::new(right.rows(), cx)?;
+    while right.has_more {
+        let mut piece = Piece::default();
+        let loaded = piece.load(&mut right, key_count, cx);
+        // Each piece gives one run: the merge of the runs brings the rows into the order of the left side.
+        let outcome = loaded.and_then(|()| {
             runs.add(cx, |writer, cx| {
-                let mut left = left.rows();
-                let (mut row, mut made) = (Vec::new(), Vec::new());
-                while left.next(&mut row, cx)? {
-                    let found = table.get(&key_of(&row, key_count));
-                    for partner in found.into_iter().flatten() {
-                        cx.tick(1)?;
-                        made.clear();
-                        made.push(row[0].clone());
-                        made.extend(picks.iter().map(|pick| {
-                            let value = match pick {
-                                Pick::Left(at) => row.get(*at),
-                                Pick::Right(at) => partner.get(*at),
-                            };
-                            value.cloned().unwrap_or_default()
-                        }));
-                        writer.push(&made)?;
-                    }
-                }
-                Ok(())
+                piece.probe(left, key_count, picks, writer, cx)
             })
-        })();
-        cx.run.watch.release(held);
+        });
+        // Also after an error: nothing else knows that these bytes are held.
+        cx.run.watch.release(piece.held_bytes);
         outcome?;
     }
     Ok(())
+}
+
+/// The rows of the right side, of which the next one has been read.
+struct BuildRows {
+    rows: PartitionRows,
+    next: Vec<Value>,
+    has_more: bool,
+}
+
+impl BuildRows {
+    fn new(mut rows: PartitionRows, cx: &mut Cx<'_>) -> Result<Self> {
+        let mut next = Vec::new();
+        let has_more = rows.next(&mut next, cx)?;
+        Ok(Self {
+            rows,
+            next,
+            has_more,
+        })
+    }
+
+    /// The row that was read, after reading the one behind it.
+    fn take(&mut self, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
+        let row = std::mem::take(&mut self.next);
+        self.has_more = self.rows.next(&mut self.next, cx)?;
+        Ok(row)
+    }
+}
+
+/// As many rows of the right side as fit into memory, by their keys.
+#[derive(Default)]
+struct Piece {
+    table: FxHashMap<Vec<GroupKey>, Vec<Vec<Value>>>,
+    /// Bytes of the query's memory that the rows take.
+    held_bytes: usize,
+}
+
+impl Piece {
+    fn load(&mut self, right: &mut BuildRows, key_count: usize, cx: &mut Cx<'_>) -> Result<()> {
+        while right.has_more {
+            // The row's values twice, because its key is copied, and the table's share.
+            let bytes = 128 + 2 * right.next.iter().map(value_bytes).sum::<usize>();
+            if !cx.run.watch.try_hold(bytes) {
+                if !self.table.is_empty() {
+                    break;
+                }
+                // A piece has at least one row: if not even that fits, the query fails here with the limit.
+                cx.run.watch.hold(bytes)?;
+            }
+            self.held_bytes += bytes;
+            let row = right.take(cx)?;
+            let key = key_of(&row, key_count);
+            self.table.entry(key).or_default().push(row);
+        }
+        Ok(())
+    }
+
+    /// Looks up the rows of the left side, and writes each match after the number of its left row.
+    fn probe(
+        &self,
+        left: &Partition,
+        key_count: usize,
+        picks: &[Pick],
+        writer: &mut RunWriter<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        let mut left = left.rows();
+        let (mut row, mut joined) = (Vec::new(), Vec::new());
+        while left.next(&mut row, cx)? {
+            let partners = self.table.get(&key_of(&row, key_count));
+            for partner in partners.into_iter().flatten() {
+                cx.tick(1)?;
+                joined.clear();
+                joined.push(row[0].clone());
+                joined.extend(picks.iter().map(|pick| pick.value(&row, partner)));
+                writer.push(&joined)?;
+            }
+        }
+        Ok(())
+    }
 }

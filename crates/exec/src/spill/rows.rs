@@ -100,6 +100,7 @@ impl Room {
         }
         match self.batch.resize(self.bytes) {
             Ok(()) => Ok(self.bytes < self.most),
+            // A single row must fit; otherwise the batch ends before the row that does not.
             Err(over) if self.rows == 1 => Err(over_budget(&over)),
             Err(_) => Ok(false),
         }

@@ -76,6 +76,7 @@ impl SortedRuns {
         // The next row of each run that is open is in memory.
         let rows = HEAD_BATCHES * cx.run.watch.batch_bytes() / self.largest_row.max(1);
         let most = most_open(cx).min(rows).max(2);
+        // Several passes if there are more runs than files may be open: each pass divides their number by the fan-in.
         while self.runs.len() > most {
             let runs = std::mem::take(&mut self.runs);
             let mut fewer = Self {
@@ -214,6 +215,7 @@ impl Ord for Head {
             if *descending { order.reverse() } else { order }
         })
         .find(|order| order.is_ne())
+        // Equal keys: the earlier run first, which makes the merge stable.
         .unwrap_or_else(|| other.run.cmp(&self.run))
     }
 }

@@ -51,6 +51,7 @@ impl Spool {
             out.write_all(&bytes).map_err(&failed)?;
             keep_small(&mut bytes);
         }
+        // A run for each chunk: it can be read as soon as it is written.
         self.runs.push(out.finish().map_err(&failed)?);
         let written = self.file.bytes() - before;
         note(cx, self.op, written);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use isomer_data::GraphRead;
-use isomer_plan::catalog::{Catalog, FunctionSignature, IndexInfo, ProcedureSignature};
+use isomer_plan::catalog::{FunctionSignature, IndexInfo, PlannerCatalog, ProcedureSignature};
 use isomer_value::{LabelId, PropId, TypeId};
 
 use super::*;
@@ -12,7 +12,7 @@ use crate::{Counters, ErrorClass, ExecError, Registry, ScalarFunction};
 /// The planner's catalog, from a transaction.
 struct View<'t>(&'t Transaction, Registry);
 
-impl Catalog for View<'_> {
+impl PlannerCatalog for View<'_> {
     fn schema_version(&self) -> u64 {
         self.0.catalog().schema_version()
     }
@@ -88,11 +88,11 @@ fn query_in(
     let plan = isomer_plan::prepare(
         text,
         &View(tx, Registry::with_builtins()),
-        &isomer_plan::Options::default(),
+        &isomer_plan::PlanningOptions::default(),
     )
     .unwrap_or_else(|error| panic!("{}", error.render(text)));
     let parameters = parameters.iter().cloned().collect::<Map>();
-    let mut execution = Execution::start(plan, &parameters, &Options::default(), tx)?;
+    let mut execution = Execution::start(plan, &parameters, &ExecutionOptions::default(), tx)?;
     let (mut all, mut rows) = (Vec::new(), Rows::new());
     loop {
         let more = execution.next_rows(tx, &mut rows)?;
@@ -495,10 +495,11 @@ fn profile_reports_each_operator() {
     let plan = isomer_plan::prepare(
         text,
         &View(&tx, Registry::new()),
-        &isomer_plan::Options::default(),
+        &isomer_plan::PlanningOptions::default(),
     )
     .unwrap();
-    let mut execution = Execution::start(plan, &Map::new(), &Options::default(), &mut tx).unwrap();
+    let mut execution =
+        Execution::start(plan, &Map::new(), &ExecutionOptions::default(), &mut tx).unwrap();
     execution.finish(&mut tx).unwrap();
     let explained = execution.explain();
     assert!(
@@ -607,9 +608,9 @@ fn an_operator_takes_less_than_22_kib_of_stack() {
     });
     let mut registry = Registry::new();
     registry.add_function(probe.clone());
-    let options = Options {
+    let options = ExecutionOptions {
         registry: Arc::new(registry.clone()),
-        ..Options::default()
+        ..ExecutionOptions::default()
     };
     let store = open();
     let mut tx = store.begin(Access::Read).unwrap();
@@ -618,7 +619,7 @@ fn an_operator_takes_less_than_22_kib_of_stack() {
     let plan = isomer_plan::prepare(
         &text,
         &View(&tx, registry),
-        &isomer_plan::Options::default(),
+        &isomer_plan::PlanningOptions::default(),
     )
     .unwrap();
     let mut execution = Execution::start(plan, &Map::new(), &options, &mut tx).unwrap();

@@ -80,9 +80,9 @@ fn time_stops_products_and_walks() {
 fn a_handle_stops_a_query_from_another_thread() {
     let store = complete_graph();
     let cancel = CancelHandle::new();
-    let options = Options {
+    let options = ExecutionOptions {
         cancel: cancel.clone(),
-        ..Options::default()
+        ..ExecutionOptions::default()
     };
     let mut tx = store.begin(Access::Read).unwrap();
     let mut execution = Execution::start(endless_walks(), &Map::new(), &options, &mut tx).unwrap();

@@ -16,19 +16,21 @@ use isomer_plan::{
         AggregateCall, Comparison, Expr, Kind, LabelRef, LocalId, ParamId, PropRef, SlotId, TypeRef,
     },
     function::Aggregation,
-    physical::{self, Body, Direction, Mode, Names, Op, OpId, Operator, SlotInfo, StatementClass},
+    physical::{
+        self, Direction, Mode, Op, OpId, Operator, PlanBody, PlanNames, SlotInfo, StatementClass,
+    },
 };
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, NodeId, Value};
 
-use crate::{Execution, Limits, Options, Result, Rows};
+use crate::{Execution, ExecutionOptions, Limits, Result, Rows};
 
 /// Builds a plan, children first. Slots are live everywhere.
 #[derive(Default)]
 struct Builder {
     ops: Vec<Op>,
     slots: u32,
-    names: Names,
+    names: PlanNames,
     parameters: Vec<Arc<str>>,
     locals: usize,
 }
@@ -139,10 +141,10 @@ impl Builder {
             .iter()
             .map(|slot| format!("c{}", slot.0).into())
             .collect();
-        self.plan(Body::Pipeline(root), names, class)
+        self.plan(PlanBody::Pipeline(root), names, class)
     }
 
-    fn plan(self, body: Body, columns: Vec<Arc<str>>, class: StatementClass) -> Arc<Plan> {
+    fn plan(self, body: PlanBody, columns: Vec<Arc<str>>, class: StatementClass) -> Arc<Plan> {
         let live: Vec<SlotId> = (0..self.slots).map(SlotId).collect();
         Arc::new(Plan {
             body,
@@ -229,9 +231,9 @@ fn run_in(
     parameters: &Map,
     limits: Limits,
 ) -> Result<Vec<Vec<Value>>> {
-    let options = Options {
+    let options = ExecutionOptions {
         limits,
-        ..Options::default()
+        ..ExecutionOptions::default()
     };
     let mut execution = Execution::start(plan.clone(), parameters, &options, tx)?;
     let mut all = Vec::new();

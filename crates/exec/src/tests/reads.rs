@@ -331,7 +331,7 @@ fn joins_pair_equal_keys_and_nulls_with_nothing() {
     let mut b2 = Builder::default();
     let (left, _) = b2.scan("Person");
     let (right, _) = b2.scan("Person");
-    b2.names = Names {
+    b2.names = PlanNames {
         labels: vec!["Person".into()],
         types: Vec::new(),
         properties: vec!["age".into(), "nope".into()],
@@ -441,7 +441,7 @@ fn a_point_read_needs_no_pipeline() {
         columns: vec![x, Expr::Slot(node)],
     };
     let plan = b.plan(
-        Body::PointRead(point),
+        PlanBody::PointRead(point),
         vec!["x".into(), "u".into()],
         StatementClass::Read,
     );

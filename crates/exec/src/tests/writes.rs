@@ -2,7 +2,7 @@
 
 use isomer_data::GraphRead;
 use isomer_plan::physical::{
-    CreateItem, CreateNode, CreatePattern, CreateRelationship, Properties, SetItem,
+    CreateItem, CreateNode, CreatePattern, CreateRelationship, EntityChange, Properties,
 };
 
 use super::*;
@@ -111,7 +111,7 @@ fn merge_sees_what_the_rows_before_it_created() {
         predicates: vec![Expr::equal(Expr::property(Expr::Slot(node), name), key)],
     });
     let seen = b.prop("seen");
-    let set = |value: Expr| SetItem::Property {
+    let set = |value: Expr| EntityChange::Property {
         entity: Expr::Slot(node),
         name: seen,
         value,
@@ -121,7 +121,7 @@ fn merge_sees_what_the_rows_before_it_created() {
         left: Box::new(Expr::property(Expr::Slot(node), seen)),
         right: Box::new(Expr::Const(1.into())),
     };
-    let merge = b.op(Op::Merge(physical::Merge {
+    let merge = b.op(Op::Merge(physical::MatchOrCreate {
         input: rows,
         matching,
         create,
@@ -166,14 +166,14 @@ fn a_null_in_a_merged_pattern_is_refused() {
         input: argument,
         node,
     });
-    let merge = b.op(Op::Merge(physical::Merge {
+    let merge = b.op(Op::Merge(physical::MatchOrCreate {
         input,
         matching,
         create,
         on_create: Vec::new(),
         on_match: Vec::new(),
     }));
-    let plan = b.plan(Body::Pipeline(merge), Vec::new(), StatementClass::Write);
+    let plan = b.plan(PlanBody::Pipeline(merge), Vec::new(), StatementClass::Write);
     let mut tx = store.begin(Access::Write).unwrap();
     let error = run_in(&mut tx, &plan, &Map::new(), Limits::default()).unwrap_err();
     assert_eq!(
@@ -272,13 +272,13 @@ fn entities_cannot_be_properties() {
     let value = Expr::List(vec![Expr::Slot(node)]);
     let set = b.op(Op::Set {
         input: scan,
-        items: vec![SetItem::Property {
+        items: vec![EntityChange::Property {
             entity: Expr::Slot(node),
             name,
             value,
         }],
     });
-    let plan = b.plan(Body::Pipeline(set), Vec::new(), StatementClass::Write);
+    let plan = b.plan(PlanBody::Pipeline(set), Vec::new(), StatementClass::Write);
     let mut tx = store.begin(Access::Write).unwrap();
     let error = run_in(&mut tx, &plan, &Map::new(), Limits::default()).unwrap_err();
     assert_eq!(

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use isomer_data::{Access, DataStore, DataStoreOptions, Transaction};
-use isomer_exec::{Execution, Options, Rows};
+use isomer_exec::{Execution, ExecutionOptions, Rows};
 use isomer_plan::catalog::MockCatalog;
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, Value};
@@ -133,14 +133,15 @@ fn run(
         .with_label("B", 3)
         .with_type("R", 4)
         .with_type("S", 4);
-    let options = isomer_plan::Options {
+    let options = isomer_plan::PlanningOptions {
         barriers_everywhere,
-        ..isomer_plan::Options::default()
+        ..isomer_plan::PlanningOptions::default()
     };
     let plan = isomer_plan::prepare(query, &catalog, &options)
         .map_err(|error| format!("plan: {error}"))?;
-    let mut execution = Execution::start(plan, &Map::new(), &Options::default(), transaction)
-        .map_err(|error| error.to_string())?;
+    let mut execution =
+        Execution::start(plan, &Map::new(), &ExecutionOptions::default(), transaction)
+            .map_err(|error| error.to_string())?;
     let mut rows = Rows::new();
     let mut found = Vec::new();
     loop {

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isomer_data::{Access, DataStore, DataStoreOptions, GraphRead, Transaction};
-use isomer_exec::{ExecError, Execution, Limits, Options, Registry, Rows};
+use isomer_exec::{ExecError, Execution, ExecutionOptions, Limits, Registry, Rows};
 use isomer_plan::catalog::MockCatalog;
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, Value};
-use isomer_views::{Side, ViewKind, ViewOptions, Views};
+use isomer_views::{AdjacencySide, ViewKind, ViewOptions, Views};
 
 fn run(
     transaction: &mut Transaction,
     query: &str,
-    options: &Options,
+    options: &ExecutionOptions,
 ) -> Result<Vec<Vec<Value>>, ExecError> {
     let mut catalog = MockCatalog::new();
     for name in ["N", "C"] {
@@ -30,7 +30,7 @@ fn run(
             catalog = catalog.with_procedure(paths.signature().as_ref().clone());
         }
     }
-    let plan = isomer_plan::prepare(query, &catalog, &isomer_plan::Options::default())
+    let plan = isomer_plan::prepare(query, &catalog, &isomer_plan::PlanningOptions::default())
         .unwrap_or_else(|error| panic!("{query}: {error}"));
     let mut execution = Execution::start(plan, &Map::new(), options, transaction)?;
     let mut rows = Rows::new();
@@ -49,7 +49,7 @@ fn store(created: &str) -> DataStore {
     let store = DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default())
         .expect("a store");
     let mut transaction = store.begin(Access::Write).expect("a transaction");
-    run(&mut transaction, created, &Options::default()).expect("created");
+    run(&mut transaction, created, &ExecutionOptions::default()).expect("created");
     transaction.commit().expect("committed");
     store
 }
@@ -59,7 +59,7 @@ fn views(store: &DataStore) -> Arc<Views> {
     let views = Views::open(store, ViewOptions::default()).expect("views");
     let transaction = store.begin(Access::Read).expect("a transaction");
     let type_id = transaction.catalog().type_id("R").expect("a type");
-    for side in Side::BOTH {
+    for side in AdjacencySide::BOTH {
         views
             .make(&ViewKind::Adjacency(type_id, side))
             .expect("a view");
@@ -67,14 +67,14 @@ fn views(store: &DataStore) -> Arc<Views> {
     views
 }
 
-fn limited(memory_bytes: usize, time: Duration, views: Option<&Arc<Views>>) -> Options {
+fn limited(memory_bytes: usize, time: Duration, views: Option<&Arc<Views>>) -> ExecutionOptions {
     let mut limits = Limits::default();
     limits.memory_bytes = memory_bytes;
     limits.time = Some(time);
-    Options {
+    ExecutionOptions {
         limits,
         views: views.cloned(),
-        ..Options::default()
+        ..ExecutionOptions::default()
     }
 }
 
@@ -180,7 +180,7 @@ fn a_step_that_is_too_light_is_refused_far_from_the_target() {
             "MATCH (a:N {{i: {from}}}), (b:C) CALL algo.shortestPath(a, b, {{weight: 'w', position: 'at'}}) YIELD weight RETURN weight"
         )
     };
-    let options = Options::default();
+    let options = ExecutionOptions::default();
     let found = run(&mut transaction, &query(2), &options).expect("a path");
     assert_eq!(found, [[Value::Float(1e10)]]);
     let error = run(&mut transaction, &query(1), &options).expect_err("too light");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isomer_data::{Access, DataStore, DataStoreOptions, Transaction};
-use isomer_exec::{Execution, Options, Rows};
+use isomer_exec::{Execution, ExecutionOptions, Rows};
 use isomer_plan::catalog::MockCatalog;
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, Value};
-use isomer_views::{Side, ViewKind, ViewOptions, Views};
+use isomer_views::{AdjacencySide, ViewKind, ViewOptions, Views};
 
 const NODES: u64 = 4_000;
 
@@ -20,8 +20,8 @@ fn catalog() -> MockCatalog {
         .with_type("R", 300 * NODES)
 }
 
-fn plan(query: &str, transaction: &mut Transaction, options: &Options) -> Execution {
-    let plan = isomer_plan::prepare(query, &catalog(), &isomer_plan::Options::default())
+fn plan(query: &str, transaction: &mut Transaction, options: &ExecutionOptions) -> Execution {
+    let plan = isomer_plan::prepare(query, &catalog(), &isomer_plan::PlanningOptions::default())
         .unwrap_or_else(|error| panic!("{query}: {error}"));
     Execution::start(plan, &Map::new(), options, transaction).expect("started")
 }
@@ -40,7 +40,7 @@ fn store() -> (DataStore, Arc<Views>) {
              MATCH (b:N) WHERE b._key = (a.i * step + step) % {NODES} CREATE (a)-[:R]->(b)"
         ),
     ] {
-        let mut execution = plan(&query, &mut transaction, &Options::default());
+        let mut execution = plan(&query, &mut transaction, &ExecutionOptions::default());
         execution.finish(&mut transaction).expect(&query);
     }
     transaction.commit().expect("committed");
@@ -56,7 +56,7 @@ fn make_views(store: &DataStore, views: &Views) {
         views.make(&column).expect("a column");
     }
     let type_id = catalog.type_id("R").expect("a type");
-    for side in [Side::Out, Side::In] {
+    for side in [AdjacencySide::Out, AdjacencySide::In] {
         let adjacency = ViewKind::Adjacency(type_id, side);
         views.make(&adjacency).expect("an adjacency");
     }
@@ -66,7 +66,7 @@ fn make_views(store: &DataStore, views: &Views) {
 fn profiled(
     query: &str,
     transaction: &mut Transaction,
-    options: &Options,
+    options: &ExecutionOptions,
 ) -> (Vec<Vec<Value>>, Execution) {
     let mut execution = plan(&format!("PROFILE {query}"), transaction, options);
     let (mut rows, mut found) = (Rows::new(), Vec::new());
@@ -139,7 +139,7 @@ const CHOICES: [(&str, &str, &str); 7] = [
 fn a_profile_tells_an_operator_from_its_fallback() {
     let (store, views) = store();
     let mut transaction = store.begin(Access::Read).expect("a transaction");
-    let plain = Options::default();
+    let plain = ExecutionOptions::default();
     let without: Vec<_> = CHOICES
         .iter()
         .map(|(query, ..)| profiled(query, &mut transaction, &plain))
@@ -147,9 +147,9 @@ fn a_profile_tells_an_operator_from_its_fallback() {
     drop(transaction);
     make_views(&store, &views);
     let mut transaction = store.begin(Access::Read).expect("a transaction");
-    let with_views = Options {
+    let with_views = ExecutionOptions {
         views: Some(views),
-        ..Options::default()
+        ..ExecutionOptions::default()
     };
     for ((query, operator, fallback), (rows, execution)) in CHOICES.into_iter().zip(without) {
         let text = execution.explain();
@@ -211,7 +211,7 @@ fn rows_that_a_fallback_takes_over_are_counted_once() {
     let (store, _) = store();
     let mut transaction = store.begin(Access::Read).expect("a transaction");
     let query = "MATCH (n:N)-[:R]->(m) RETURN m._key AS k, count(*) AS c";
-    let (rows, execution) = profiled(query, &mut transaction, &Options::default());
+    let (rows, execution) = profiled(query, &mut transaction, &ExecutionOptions::default());
     let text = execution.explain();
     let rows_of = |name: &str| {
         let mut lines = text.lines().map(|line| line.trim_start_matches("| "));
@@ -244,10 +244,10 @@ fn an_exchange_says_how_many_threads_ran() {
             (3, NODES + 1, ", 1 thread"),
             (3, NODES, ", 3 threads"),
         ] {
-            let options = Options {
+            let options = ExecutionOptions {
                 workers,
                 parallel_rows,
-                ..Options::default()
+                ..ExecutionOptions::default()
             };
             let (rows, execution) = profiled(query, &mut transaction, &options);
             results.push(rows);
@@ -276,10 +276,10 @@ fn a_limit_does_not_hide_what_threads_ran() {
         "MATCH (n:N) RETURN DISTINCT n.i LIMIT 5",
         "MATCH (n:N) WHERE n.i >= 0 WITH DISTINCT n.i AS i LIMIT 5 RETURN i",
     ] {
-        let options = Options {
+        let options = ExecutionOptions {
             workers: 3,
             parallel_rows: NODES,
-            ..Options::default()
+            ..ExecutionOptions::default()
         };
         let (rows, execution) = profiled(query, &mut transaction, &options);
         assert_eq!(rows.len(), 5, "{query}");
@@ -307,7 +307,7 @@ fn memory_of_earlier_runs_is_not_added_up() {
             "UNWIND range(1, {runs}) AS run \
              RETURN COLLECT {{ MATCH (n:N) WITH DISTINCT n.i + run AS i RETURN count(i) }} AS counts"
         );
-        let (rows, execution) = profiled(&query, &mut transaction, &Options::default());
+        let (rows, execution) = profiled(&query, &mut transaction, &ExecutionOptions::default());
         assert_eq!(rows.len() as u64, runs);
         let tree = operators(&execution.explain_value());
         let peak = tree.iter().find_map(|entries| {
@@ -330,10 +330,10 @@ fn own_times_add_up_to_the_time_of_the_query() {
     let mut transaction = store.begin(Access::Read).expect("a transaction");
     for (query, ..) in CHOICES {
         for views in [None, Some(views.clone())] {
-            let options = Options {
+            let options = ExecutionOptions {
                 views,
                 workers: 1,
-                ..Options::default()
+                ..ExecutionOptions::default()
             };
             let (_, execution) = profiled(query, &mut transaction, &options);
             let profile = execution.profile().expect("profiles");
@@ -365,17 +365,18 @@ fn long_chains_of_fallbacks_are_walked_once() {
         steps.join(" ")
     );
     let (rows, execution) = {
-        let options = Options {
+        let options = ExecutionOptions {
             views: Some(views),
-            ..Options::default()
+            ..ExecutionOptions::default()
         };
         profiled(&query, &mut transaction, &options)
     };
     assert_eq!(rows.len(), 1);
     assert!(execution.explain().lines().count() < 5 * STEPS);
     for query in [format!("EXPLAIN {query}"), query] {
-        let plan = isomer_plan::prepare(&query, &catalog(), &isomer_plan::Options::default())
-            .expect("a plan");
+        let plan =
+            isomer_plan::prepare(&query, &catalog(), &isomer_plan::PlanningOptions::default())
+                .expect("a plan");
         let text = isomer_plan::explain::text(&plan);
         assert!(text.matches("DistinctEnds").count() >= STEPS, "{text}");
         assert!(text.lines().count() < 5 * STEPS, "{text}");

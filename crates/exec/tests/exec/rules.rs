@@ -7,16 +7,16 @@
 use std::sync::Arc;
 
 use isomer_data::{Access, DataStore, DataStoreOptions, GraphRead, Transaction};
-use isomer_exec::{Execution, Options, Rows};
+use isomer_exec::{Execution, ExecutionOptions, Rows};
 use isomer_plan::Plan;
-use isomer_plan::catalog::{Catalog, FunctionSignature, IndexInfo, ProcedureSignature};
+use isomer_plan::catalog::{FunctionSignature, IndexInfo, PlannerCatalog, ProcedureSignature};
 use isomer_storage::MemoryEngine;
 use isomer_value::{LabelId, Map, PropId, TypeId, Value};
 
 /// A catalog that claims that the database is large.
 struct Large(Arc<isomer_data::Catalog>);
 
-impl Catalog for Large {
+impl PlannerCatalog for Large {
     fn schema_version(&self) -> u64 {
         self.0.schema_version()
     }
@@ -64,9 +64,9 @@ impl Catalog for Large {
 }
 
 fn plan(transaction: &Transaction, query: &str, plain: bool) -> Arc<Plan> {
-    let options = isomer_plan::Options {
+    let options = isomer_plan::PlanningOptions {
         plain,
-        ..isomer_plan::Options::default()
+        ..isomer_plan::PlanningOptions::default()
     };
     isomer_plan::prepare(query, &Large(transaction.catalog()), &options)
         .unwrap_or_else(|error| panic!("{query}: {error}"))
@@ -78,7 +78,8 @@ fn run(transaction: &mut Transaction, query: &str, plain: bool) -> Vec<String> {
         .into_iter()
         .collect();
     let mut execution =
-        Execution::start(plan, &parameters, &Options::default(), transaction).expect("started");
+        Execution::start(plan, &parameters, &ExecutionOptions::default(), transaction)
+            .expect("started");
     let (mut rows, mut found) = (Rows::new(), Vec::new());
     loop {
         let more = execution

@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use isomer_data::{Access, DataStore, DataStoreOptions, GraphRead, Transaction};
-use isomer_exec::{Execution, Options, Rows};
-use isomer_plan::catalog::{Catalog, FunctionSignature, IndexInfo, ProcedureSignature};
+use isomer_exec::{Execution, ExecutionOptions, Rows};
+use isomer_plan::catalog::{FunctionSignature, IndexInfo, PlannerCatalog, ProcedureSignature};
 use isomer_storage::MemoryEngine;
 use isomer_value::{LabelId, Map, PropId, TypeId, Value};
-use isomer_views::{Side, ViewKind, ViewOptions, Views};
+use isomer_views::{AdjacencySide, ViewKind, ViewOptions, Views};
 
 const NODES: usize = 7;
 const QUERIES: u64 = 400;
@@ -463,7 +463,7 @@ impl Guessing {
     }
 }
 
-impl Catalog for Guessing {
+impl PlannerCatalog for Guessing {
     fn schema_version(&self) -> u64 {
         self.catalog.schema_version()
     }
@@ -530,18 +530,18 @@ fn run_over(
         catalog: transaction.catalog(),
         seed,
     };
-    let options = isomer_plan::Options {
+    let options = isomer_plan::PlanningOptions {
         plain: seed % 4 == 3,
         group_always: seed % 4 == 1,
-        ..isomer_plan::Options::default()
+        ..isomer_plan::PlanningOptions::default()
     };
     let plan = isomer_plan::prepare(query, &catalog, &options)
         .unwrap_or_else(|error| panic!("{query}: {error}"));
-    let options = Options {
+    let options = ExecutionOptions {
         views: views.cloned(),
         workers: if seed % 4 == 1 { 3 } else { 1 },
         parallel_rows: 0,
-        ..Options::default()
+        ..ExecutionOptions::default()
     };
     let mut execution =
         Execution::start(plan.clone(), &Map::new(), &options, transaction).expect("started");
@@ -591,7 +591,7 @@ fn any_plan_gives_the_rows_of_a_naive_search() {
             ["R", "S"].map(|name| tx.name_ids().intern_type(name).expect("a type"))
         };
         let make_views = || {
-            for side in [Side::Out, Side::In] {
+            for side in [AdjacencySide::Out, AdjacencySide::In] {
                 for type_id in types {
                     let made = views.make(&ViewKind::Adjacency(type_id, side));
                     made.expect("a view");
@@ -881,7 +881,7 @@ fn views_give_the_same_rows_as_the_store() {
             }
         }
         for type_id in ["R", "S"].iter().filter_map(|name| catalog.type_id(name)) {
-            for side in [Side::Out, Side::In] {
+            for side in [AdjacencySide::Out, AdjacencySide::In] {
                 let made = views.make(&ViewKind::Adjacency(type_id, side));
                 made.expect("a view");
             }
@@ -959,11 +959,11 @@ fn profile(transaction: &mut Transaction, views: &Arc<Views>, query: &str, seed:
         seed,
     };
     let text = format!("PROFILE {query}");
-    let plan = isomer_plan::prepare(&text, &catalog, &isomer_plan::Options::default())
+    let plan = isomer_plan::prepare(&text, &catalog, &isomer_plan::PlanningOptions::default())
         .unwrap_or_else(|error| panic!("{query}: {error}"));
-    let options = Options {
+    let options = ExecutionOptions {
         views: Some(views.clone()),
-        ..Options::default()
+        ..ExecutionOptions::default()
     };
     let mut execution =
         Execution::start(plan, &Map::new(), &options, transaction).expect("started");

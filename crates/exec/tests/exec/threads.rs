@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isomer_data::{Access, DataStore, DataStoreOptions, GraphRead, Transaction};
-use isomer_exec::{CancelHandle, ExecError, Execution, Limits, Options, Rows};
+use isomer_exec::{CancelHandle, ExecError, Execution, ExecutionOptions, Limits, Rows};
 use isomer_plan::catalog::MockCatalog;
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, Value};
@@ -20,7 +20,7 @@ fn store() -> DataStore {
         "UNWIND range(1, {NODES}) AS i CREATE (n:N {{i: i, kind: i % 7}}) FOREACH (x IN CASE WHEN i % 5 = 0 THEN [1] ELSE [] END | SET n:Fifth) \
          WITH n WHERE n.i % 3 = 0 CREATE (n)-[:NEXT]->(:M {{i: n.i}})"
     );
-    run(&mut transaction, &created, Options::default()).expect("created");
+    run(&mut transaction, &created, ExecutionOptions::default()).expect("created");
     transaction.commit().expect("committed");
     store
 }
@@ -28,7 +28,7 @@ fn store() -> DataStore {
 fn run(
     transaction: &mut Transaction,
     query: &str,
-    options: Options,
+    options: ExecutionOptions,
 ) -> Result<Vec<Vec<Value>>, ExecError> {
     let mut catalog = MockCatalog::new();
     for (name, count) in [
@@ -44,7 +44,7 @@ fn run(
     if transaction.catalog().type_id("NEXT").is_some() {
         catalog = catalog.with_type("NEXT", 6_000);
     }
-    let plan = isomer_plan::prepare(query, &catalog, &isomer_plan::Options::default())
+    let plan = isomer_plan::prepare(query, &catalog, &isomer_plan::PlanningOptions::default())
         .unwrap_or_else(|error| panic!("{query}: {error}"));
     let mut execution = Execution::start(plan, &Map::new(), &options, transaction)?;
     let mut rows = Rows::new();
@@ -58,11 +58,11 @@ fn run(
     }
 }
 
-fn threads(workers: usize) -> Options {
-    Options {
+fn threads(workers: usize) -> ExecutionOptions {
+    ExecutionOptions {
         workers,
         parallel_rows: 1_000,
-        ..Options::default()
+        ..ExecutionOptions::default()
     }
 }
 
@@ -150,7 +150,7 @@ fn several_threads_find_the_same_distinct_rows() {
         ("MATCH (n:N) RETURN DISTINCT n.none", 1),
         ("MATCH (n:None) RETURN DISTINCT n", 0),
     ] {
-        let sorted = |options: Options, transaction: &mut Transaction| {
+        let sorted = |options: ExecutionOptions, transaction: &mut Transaction| {
             let mut found = run(transaction, query, options).expect("rows");
             found.sort_by_key(|row| format!("{row:?}"));
             found
@@ -185,7 +185,7 @@ fn several_threads_spill_wide_rows() {
         let created = format!(
             "UNWIND range(1, 4000) AS i CREATE (:Wide {{i: {part} * 4000 + i, kind: i % 3, text: '{text}' + toString(i % 3900)}})"
         );
-        run(&mut writing, &created, Options::default()).expect("created");
+        run(&mut writing, &created, ExecutionOptions::default()).expect("created");
         writing.commit().expect("committed");
     }
     let mut transaction = store.begin(Access::Read).expect("a transaction");
@@ -219,7 +219,7 @@ fn threads_that_sort_stop_with_their_query() {
     for rest in ["RETURN n ORDER BY n.kind LIMIT 3", "RETURN DISTINCT n.kind"] {
         let slow = format!("MATCH (n:N) WHERE all(x IN range(1, 100000) WHERE x + n.i > 0) {rest}");
         let cancel = CancelHandle::new();
-        let options = Options {
+        let options = ExecutionOptions {
             cancel: cancel.clone(),
             ..threads(3)
         };
@@ -245,7 +245,7 @@ fn a_sum_does_not_depend_on_which_thread_is_first() {
     let mut writing = store.begin(Access::Write).expect("a transaction");
     let query = "MATCH (n:N) SET n.v = CASE n.i WHEN 100 THEN 9223372036854775807 WHEN 6000 THEN 1 WHEN 12000 THEN -1 ELSE 0 END, \
                  n.f = CASE n.i WHEN 100 THEN 1e16 WHEN 6000 THEN 1.0 WHEN 12000 THEN -1e16 ELSE 0.0 END";
-    run(&mut writing, query, Options::default()).expect("set");
+    run(&mut writing, query, ExecutionOptions::default()).expect("set");
     writing.commit().expect("committed");
     let mut transaction = store.begin(Access::Read).expect("a transaction");
     let query = "MATCH (n:N) RETURN sum(n.v), sum(n.f), stDev(n.i) > 5773.0";
@@ -279,7 +279,7 @@ fn threads_stop_with_their_query() {
     // Far more rows than are consumed.
     let query = "MATCH (n:N) WHERE all(x IN range(1, 100000) WHERE x + n.i > 0) RETURN count(*)";
     let cancel = CancelHandle::new();
-    let options = Options {
+    let options = ExecutionOptions {
         cancel: cancel.clone(),
         ..threads(3)
     };
@@ -300,7 +300,7 @@ fn threads_stop_with_their_query() {
 
     let mut limits = Limits::default();
     limits.time = Some(Duration::from_millis(200));
-    let options = Options {
+    let options = ExecutionOptions {
         limits,
         ..threads(3)
     };

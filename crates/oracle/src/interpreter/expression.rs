@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_cypher::ast::{
     BinaryOp, CaseBranch, Expr, ExprKind, LabelExpr, Literal, MapProjectionItem, PathPattern,
-    QuantifierKind, SubqueryKind, UnaryOp, ValueType,
+    QuantifierKind, SubqueryKind, TypeExpr, UnaryOp,
 };
 
 use super::pattern::{fits, matches, shortest_path};
@@ -764,10 +764,10 @@ fn integers(op: BinaryOp, a: i64, b: i64) -> Result<Datum> {
     }
 }
 
-fn is_typed(value: &Datum, wanted: &ValueType) -> Result<bool> {
+fn is_typed(value: &Datum, wanted: &TypeExpr) -> Result<bool> {
     Ok(match (wanted, value) {
-        (ValueType::NotNull(inner), value) => !value.is_null() && is_typed(value, inner)?,
-        (ValueType::Union(types), value) => {
+        (TypeExpr::NotNull(inner), value) => !value.is_null() && is_typed(value, inner)?,
+        (TypeExpr::Union(types), value) => {
             for one in types {
                 if is_typed(value, one)? {
                     return Ok(true);
@@ -776,9 +776,9 @@ fn is_typed(value: &Datum, wanted: &ValueType) -> Result<bool> {
             false
         }
         (_, Datum::Null) => true,
-        (ValueType::Any, _) => true,
-        (ValueType::Null, _) => false,
-        (ValueType::List(of), Datum::List(items)) => {
+        (TypeExpr::Any, _) => true,
+        (TypeExpr::Null, _) => false,
+        (TypeExpr::List(of), Datum::List(items)) => {
             for item in items.iter() {
                 if !is_typed(item, of)? {
                     return Ok(false);
@@ -786,23 +786,23 @@ fn is_typed(value: &Datum, wanted: &ValueType) -> Result<bool> {
             }
             true
         }
-        (ValueType::List(_), _) => false,
-        (ValueType::Number, value) => value.is_number(),
-        (ValueType::Boolean, value) => matches!(value, Datum::Bool(_)),
-        (ValueType::Integer, value) => matches!(value, Datum::Int(_)),
-        (ValueType::Float, value) => matches!(value, Datum::Float(_)),
-        (ValueType::String, value) => matches!(value, Datum::Text(_)),
-        (ValueType::Map, value) => matches!(value, Datum::Map(_)),
-        (ValueType::Node, value) => matches!(value, Datum::Node(_)),
-        (ValueType::Relationship, value) => matches!(value, Datum::Relationship(_)),
-        (ValueType::Path, value) => matches!(value, Datum::Path(_)),
-        (ValueType::Date, value) => matches!(value, Datum::Date(_)),
-        (ValueType::LocalTime, value) => matches!(value, Datum::LocalTime(_)),
-        (ValueType::ZonedTime, value) => matches!(value, Datum::Time(..)),
-        (ValueType::LocalDateTime, value) => matches!(value, Datum::LocalDateTime(..)),
-        (ValueType::ZonedDateTime, value) => matches!(value, Datum::DateTime(_)),
-        (ValueType::Duration, value) => matches!(value, Datum::Duration(_)),
-        (ValueType::Point, value) => matches!(value, Datum::Point(_)),
+        (TypeExpr::List(_), _) => false,
+        (TypeExpr::Number, value) => value.is_number(),
+        (TypeExpr::Boolean, value) => matches!(value, Datum::Bool(_)),
+        (TypeExpr::Integer, value) => matches!(value, Datum::Int(_)),
+        (TypeExpr::Float, value) => matches!(value, Datum::Float(_)),
+        (TypeExpr::String, value) => matches!(value, Datum::Text(_)),
+        (TypeExpr::Map, value) => matches!(value, Datum::Map(_)),
+        (TypeExpr::Node, value) => matches!(value, Datum::Node(_)),
+        (TypeExpr::Relationship, value) => matches!(value, Datum::Relationship(_)),
+        (TypeExpr::Path, value) => matches!(value, Datum::Path(_)),
+        (TypeExpr::Date, value) => matches!(value, Datum::Date(_)),
+        (TypeExpr::LocalTime, value) => matches!(value, Datum::LocalTime(_)),
+        (TypeExpr::ZonedTime, value) => matches!(value, Datum::Time(..)),
+        (TypeExpr::LocalDateTime, value) => matches!(value, Datum::LocalDateTime(..)),
+        (TypeExpr::ZonedDateTime, value) => matches!(value, Datum::DateTime(_)),
+        (TypeExpr::Duration, value) => matches!(value, Datum::Duration(_)),
+        (TypeExpr::Point, value) => matches!(value, Datum::Point(_)),
         (other, _) => return Err(Fault::Unknown(format!("the type {other}"))),
     })
 }

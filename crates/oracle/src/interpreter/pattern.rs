@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use isomer_cypher::ast::{
-    Direction, Expr, Ident, LabelExpr, LabelExprKind, Link, NodePattern, PathPattern, PathSelector,
-    QuantifiedPath, RelationshipPattern,
+    Direction, Expr, Ident, LabelExpr, LabelExprKind, NodePattern, PathPattern, PathSelector,
+    PatternLink, QuantifiedPath, RelationshipPattern,
 };
 
 use super::{Interpreter, MAX_ROWS, Row, with};
@@ -189,8 +189,8 @@ fn steps_after<'q>(
         let mut longer = Vec::new();
         for trail in trails {
             let ends = match &step.link {
-                Link::Relationship(pattern) => follow(world, pattern, trail)?,
-                Link::Quantified(path) => repeat(world, path, trail)?,
+                PatternLink::Relationship(pattern) => follow(world, pattern, trail)?,
+                PatternLink::Quantified(path) => repeat(world, path, trail)?,
             };
             for end in ends {
                 longer.extend(take_node(world, &step.node, end)?);
@@ -549,10 +549,10 @@ pub(super) fn variables_of(path: &PathPattern) -> Vec<Arc<str>> {
     );
     for step in &path.steps {
         match &step.link {
-            Link::Relationship(one) => {
+            PatternLink::Relationship(one) => {
                 names.extend(one.variable.as_ref().map(|variable| variable.name.clone()))
             }
-            Link::Quantified(inner) => names.extend(variables_of(&inner.path)),
+            PatternLink::Quantified(inner) => names.extend(variables_of(&inner.path)),
         }
         names.extend(
             step.node

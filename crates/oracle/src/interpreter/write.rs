@@ -8,8 +8,8 @@ use crate::fault::{Fault, Result, raised};
 use crate::notation::literal;
 use crate::{Datum, Map, NodeValue, PathValue, graph};
 use isomer_cypher::ast::{
-    Create, Delete, Direction, Expr, ExprKind, Link, Merge, MergeEvent, NodePattern, PathPattern,
-    RemoveItem, SetItem,
+    Create, Delete, Direction, Expr, ExprKind, Merge, MergeEvent, NodePattern, PathPattern,
+    PatternLink, RemoveItem, SetItem,
 };
 
 impl Interpreter<'_> {
@@ -32,7 +32,7 @@ impl Interpreter<'_> {
             nodes.push(self.create_node(&step.node, row, refuses_nulls)?);
         }
         for (at, step) in path.steps.iter().enumerate() {
-            let Link::Relationship(pattern) = &step.link else {
+            let PatternLink::Relationship(pattern) = &step.link else {
                 return raised("a quantified path is not created");
             };
             let Some(name) = pattern.types.as_ref().and_then(|types| types.as_name()) else {
@@ -185,7 +185,7 @@ impl Interpreter<'_> {
         let mut all: Vec<Option<&Expr>> =
             path.nodes().map(|node| node.properties.as_ref()).collect();
         for step in &path.steps {
-            if let Link::Relationship(pattern) = &step.link {
+            if let PatternLink::Relationship(pattern) = &step.link {
                 all.push(pattern.properties.as_ref());
             }
         }

@@ -9,7 +9,7 @@ use super::query::Column;
 use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::catalog::{ProcedureField, ProcedureSignature};
-use crate::error::{ErrorKind, PlanError};
+use crate::error::{PlanError, PlanErrorKind};
 use crate::expr::{Expr, Kind};
 use crate::logical::{LogicalStep, conjuncts};
 
@@ -17,7 +17,7 @@ impl<'a> Binder<'a> {
     /// A call among other clauses.
     pub(super) fn bind_call(
         &mut self,
-        call: &'a ast::ProcedureCall,
+        call: &'a ast::CallProcedure,
         steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
         let procedure = find_procedure(self, call)?;
@@ -74,7 +74,7 @@ impl<'a> Binder<'a> {
     /// A call that is the whole statement: its columns are the result.
     pub(super) fn bind_standalone_call(
         &mut self,
-        call: &'a ast::ProcedureCall,
+        call: &'a ast::CallProcedure,
         steps: &mut Vec<LogicalStep>,
     ) -> Result<Vec<Column>> {
         let procedure = find_procedure(self, call)?;
@@ -133,13 +133,13 @@ impl<'a> Binder<'a> {
 
 fn find_procedure(
     binder: &Binder<'_>,
-    call: &ast::ProcedureCall,
+    call: &ast::CallProcedure,
 ) -> Result<Arc<ProcedureSignature>> {
     let name = call.name.dotted();
     binder.catalog.procedure(&name).ok_or_else(|| {
         let known = binder.catalog.procedure_names();
         PlanError::new(
-            ErrorKind::ProcedureError,
+            PlanErrorKind::ProcedureError,
             "ProcedureNotFound",
             format!("there is no procedure `{name}`"),
             call.name.span,

@@ -1,11 +1,11 @@
 //! `CREATE` and `MERGE` patterns: what is created, and for `MERGE` also what is matched.
 
-use isomer_cypher::ast::{self, ExprKind, Link};
+use isomer_cypher::ast::{self, ExprKind, PatternLink};
 
 use super::pattern::{BoundPattern, parameter_map};
 use super::{Binder, Result, already_bound};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, LabelRef, PathStep, SlotId};
+use crate::expr::{Expr, Kind, LabelRef, PathSegment, SlotId};
 use crate::logical::{Length, PatternRelationship, QueryGraph};
 use crate::physical::{
     CreateItem, CreateNode, CreatePattern, CreateRelationship, Direction, Properties,
@@ -122,7 +122,9 @@ fn bind_made_path<'a>(
     let mut steps = Vec::with_capacity(path.steps.len());
     for step in &path.steps {
         let relationship = match &step.link {
-            Link::Relationship(relationship) if relationship.length.is_none() => relationship,
+            PatternLink::Relationship(relationship) if relationship.length.is_none() => {
+                relationship
+            }
             _ => {
                 return Err(PlanError::syntax(
                     "CreatingVarLength",
@@ -136,7 +138,7 @@ fn bind_made_path<'a>(
         };
         let to = bind_made_node(binder, &step.node, false, making, made)?;
         let slot = bind_made_relationship(binder, relationship, (from, to), making, made)?;
-        steps.push(PathStep {
+        steps.push(PathSegment {
             relationship: slot,
             node: to,
         });

@@ -607,7 +607,7 @@ fn bind_list_comprehension<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> 
 
 fn bind_quantifier<'a>(
     binder: &mut Binder<'a>,
-    kind: ast::QuantifierKind,
+    kind: QuantifierKind,
     variable: &'a ast::Ident,
     list: &'a ast::Expr,
     predicate: Option<&'a ast::Expr>,
@@ -619,12 +619,6 @@ fn bind_quantifier<'a>(
         })
     })?;
     let predicate = Box::new(predicate.unwrap_or(Expr::Local(local)));
-    let kind = match kind {
-        ast::QuantifierKind::All => QuantifierKind::All,
-        ast::QuantifierKind::Any => QuantifierKind::Any,
-        ast::QuantifierKind::None => QuantifierKind::None,
-        ast::QuantifierKind::Single => QuantifierKind::Single,
-    };
     Ok(boolean(Expr::Quantifier {
         kind,
         list,

@@ -147,9 +147,10 @@ fn bind_builtin<'a>(
         function,
         arguments: bound,
     };
-    let made = match may_refuse(function) {
-        true => made.at((span.start, span.end)),
-        false => made,
+    let made = if may_refuse(function) {
+        made.at((span.start, span.end))
+    } else {
+        made
     };
     Ok(Typed::new(first_known(known, made), kind))
 }

@@ -29,7 +29,7 @@ use isomer_cypher::Span;
 use isomer_cypher::ast;
 
 use crate::arena::Arena;
-use crate::catalog::Catalog;
+use crate::catalog::PlannerCatalog;
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, LocalId, SlotId};
 use crate::physical::Notice;
@@ -65,7 +65,7 @@ enum Binding {
 
 /// Binds one statement.
 pub(crate) struct Binder<'a> {
-    pub catalog: &'a dyn Catalog,
+    pub catalog: &'a dyn PlannerCatalog,
     pub text: &'a str,
     pub arena: Arena,
     pub notices: Vec<Notice>,
@@ -77,7 +77,7 @@ pub(crate) struct Binder<'a> {
 }
 
 impl<'a> Binder<'a> {
-    pub fn new(text: &'a str, catalog: &'a dyn Catalog) -> Self {
+    pub fn new(text: &'a str, catalog: &'a dyn PlannerCatalog) -> Self {
         Self {
             catalog,
             text,

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use isomer_cypher::Span;
-use isomer_cypher::ast::{self, ExprKind, LabelExprKind, Link, PathSelector};
+use isomer_cypher::ast::{self, ExprKind, LabelExprKind, PathSelector, PatternLink};
 
 use super::scope::Variable;
 use super::walk::{Group, SelectedPath, selector_of};
 use super::{Binder, Result};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, LocalId, PathStep, QuantifierKind, SlotId, TypeRef};
+use crate::expr::{Expr, Kind, LocalId, PathSegment, QuantifierKind, SlotId, TypeRef};
 use crate::function::Function;
 use crate::logical::{Length, PatternRelationship, QueryGraph, conjuncts};
 
@@ -255,11 +255,11 @@ fn declare_path<'a>(
         let to = binder.declare_node(&step.node, new_names, pattern)?;
         nodes.push((&step.node, to));
         let relationship = match &step.link {
-            Link::Relationship(relationship) => relationship,
-            Link::Quantified(quantified) => {
+            PatternLink::Relationship(relationship) => relationship,
+            PatternLink::Quantified(quantified) => {
                 let group = binder.declare_group(quantified, new_names)?;
                 let index = binder.push_group(&group, (from, to), &mut pattern.graph);
-                steps.push(PathStep {
+                steps.push(PathSegment {
                     relationship: pattern.graph.relationships[index].slot,
                     node: to,
                 });
@@ -269,7 +269,7 @@ fn declare_path<'a>(
             }
         };
         let index = declare_relationship(binder, relationship, (from, to), new_names, pattern)?;
-        steps.push(PathStep {
+        steps.push(PathSegment {
             relationship: pattern.graph.relationships[index].slot,
             node: to,
         });
@@ -338,7 +338,7 @@ fn shortest_selector(path: &ast::PathPattern) -> Result<Option<bool>> {
             path.span,
         ));
     };
-    if let Link::Relationship(relationship) = &step.link
+    if let PatternLink::Relationship(relationship) = &step.link
         && let Some(length) = relationship.length
         && length.min > 1
     {
@@ -602,8 +602,8 @@ fn is_selected(path: &ast::PathPattern) -> bool {
     );
     let single = match path.steps.as_slice() {
         [step] => match &step.link {
-            Link::Relationship(one) => one.length.is_none_or(|length| length.min <= 1),
-            Link::Quantified(_) => false,
+            PatternLink::Relationship(one) => one.length.is_none_or(|length| length.min <= 1),
+            PatternLink::Quantified(_) => false,
         },
         _ => false,
     };

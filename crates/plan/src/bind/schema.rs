@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_cypher::ast::{self, ConstraintKind, FieldPath, FieldStep, YieldItems};
+use isomer_cypher::ast::{self, ConstraintRequirement, FieldReference, FieldStep, YieldItems};
 
 use super::query::Column;
 use super::scope::Variable;
@@ -35,22 +35,24 @@ pub(crate) fn create_constraint(
     command: &ast::CreateConstraint,
 ) -> Result<SchemaCommand> {
     let (requirement, fields) = match &command.kind {
-        ConstraintKind::Unique(fields) => (Requirement::Unique, fields.as_slice()),
-        ConstraintKind::Key(fields) => (Requirement::Key, fields.as_slice()),
-        ConstraintKind::NotNull(field) => (Requirement::NotNull, std::slice::from_ref(field)),
-        ConstraintKind::Typed(field, value_type) => (
+        ConstraintRequirement::Unique(fields) => (Requirement::Unique, fields.as_slice()),
+        ConstraintRequirement::Key(fields) => (Requirement::Key, fields.as_slice()),
+        ConstraintRequirement::NotNull(field) => {
+            (Requirement::NotNull, std::slice::from_ref(field))
+        }
+        ConstraintRequirement::Typed(field, value_type) => (
             Requirement::Type(value_type.clone()),
             std::slice::from_ref(field),
         ),
-        ConstraintKind::Convergent(field, kind) => (
+        ConstraintRequirement::Convergent(field, kind) => (
             Requirement::Convergent(kind.clone()),
             std::slice::from_ref(field),
         ),
-        ConstraintKind::KeepEndpoints => (Requirement::KeepEndpoints, &[][..]),
-        ConstraintKind::Check(condition) => {
+        ConstraintRequirement::KeepEndpoints => (Requirement::KeepEndpoints, &[][..]),
+        ConstraintRequirement::Check(condition) => {
             let variable = match &command.target {
-                ast::SchemaTarget::Node { variable, .. }
-                | ast::SchemaTarget::Relationship { variable, .. } => variable.name.clone(),
+                ast::SchemaPattern::Node { variable, .. }
+                | ast::SchemaPattern::Relationship { variable, .. } => variable.name.clone(),
             };
             let text = condition.span.slice(binder.text).into();
             let rules = field_rules(&variable, condition);
@@ -144,16 +146,16 @@ fn show_kind(kind: ast::ShowKind) -> ShowKind {
     }
 }
 
-fn target(target: &ast::SchemaTarget) -> SchemaTarget {
+fn target(target: &ast::SchemaPattern) -> SchemaTarget {
     match target {
-        ast::SchemaTarget::Node { label, .. } => SchemaTarget::Label(label.name.clone()),
-        ast::SchemaTarget::Relationship { rel_type, .. } => {
+        ast::SchemaPattern::Node { label, .. } => SchemaTarget::Label(label.name.clone()),
+        ast::SchemaPattern::Relationship { rel_type, .. } => {
             SchemaTarget::Type(rel_type.name.clone())
         }
     }
 }
 
-fn indexed_path(field: &FieldPath) -> Result<IndexedPath> {
+fn indexed_path(field: &FieldReference) -> Result<IndexedPath> {
     let mut names = Vec::new();
     let mut elements_after = None;
     for step in &field.steps {
@@ -174,7 +176,7 @@ fn indexed_path(field: &FieldPath) -> Result<IndexedPath> {
     })
 }
 
-fn plain_path(field: &FieldPath) -> Result<PropertyPath> {
+fn plain_path(field: &FieldReference) -> Result<PropertyPath> {
     let path = indexed_path(field)?;
     match path.elements_after {
         None => Ok(path.names),

@@ -13,7 +13,7 @@ use super::query::{BoundQuery, QueryContext};
 use super::scope::{Frame, Variable, Visibility};
 use super::{Binder, Result, Typed, already_bound};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryKind};
+use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryResult};
 use crate::logical::{LogicalQuery, LogicalStep};
 use crate::solve::plan_subquery;
 
@@ -30,7 +30,7 @@ impl<'a> Binder<'a> {
         let logical = single(pattern_steps(pattern), Vec::new());
         Ok(boolean(subquery(
             self,
-            SubqueryKind::Exists,
+            SubqueryResult::Exists,
             logical,
             arguments,
         )?))
@@ -54,7 +54,7 @@ impl<'a> Binder<'a> {
         steps.push(LogicalStep::Project(vec![(slot, value.expr)]));
         let expr = subquery(
             self,
-            SubqueryKind::Collect(slot),
+            SubqueryResult::Collect(slot),
             single(steps, vec![slot]),
             arguments,
         )?;
@@ -89,7 +89,7 @@ impl<'a> Binder<'a> {
         };
         *path = Some(slot);
         let logical = single(pattern_steps(pattern), vec![slot]);
-        let list = subquery(self, SubqueryKind::Collect(slot), logical, arguments)?;
+        let list = subquery(self, SubqueryResult::Collect(slot), logical, arguments)?;
         if all {
             return Ok(Typed::new(list, Kind::List(Box::new(Kind::Path))));
         }
@@ -124,12 +124,12 @@ impl<'a> Binder<'a> {
         match kind {
             ast::SubqueryKind::Exists => Ok(boolean(subquery(
                 self,
-                SubqueryKind::Exists,
+                SubqueryResult::Exists,
                 logical,
                 arguments,
             )?)),
             ast::SubqueryKind::Count => Ok(Typed::new(
-                subquery(self, SubqueryKind::Count, logical, arguments)?,
+                subquery(self, SubqueryResult::Count, logical, arguments)?,
                 Kind::Integer,
             )),
             ast::SubqueryKind::Collect => {
@@ -145,7 +145,12 @@ impl<'a> Binder<'a> {
                     ));
                 };
                 let element = column.kind.clone();
-                let expr = subquery(self, SubqueryKind::Collect(column.slot), logical, arguments)?;
+                let expr = subquery(
+                    self,
+                    SubqueryResult::Collect(column.slot),
+                    logical,
+                    arguments,
+                )?;
                 Ok(Typed::new(expr, Kind::List(Box::new(element))))
             }
         }
@@ -240,12 +245,12 @@ fn in_open_frame<'a, T>(
 
 fn subquery(
     binder: &mut Binder<'_>,
-    kind: SubqueryKind,
+    kind: SubqueryResult,
     logical: LogicalQuery,
     arguments: Vec<(SlotId, Expr)>,
 ) -> Result<Expr> {
     let wanted = match kind {
-        SubqueryKind::Collect(slot) => vec![slot],
+        SubqueryResult::Collect(slot) => vec![slot],
         _ => Vec::new(),
     };
     let bound: Vec<SlotId> = arguments.iter().map(|(slot, _)| *slot).collect();
@@ -254,7 +259,7 @@ fn subquery(
         binder.catalog,
         logical,
         &bound,
-        kind == SubqueryKind::Exists,
+        kind == SubqueryResult::Exists,
     )?;
     binder.arena.subplans.push((root, wanted));
     Ok(Expr::Subquery(Box::new(Subquery {

@@ -3,7 +3,7 @@
 use isomer_cypher::Span;
 
 use super::Result;
-use crate::error::{ErrorKind, PlanError};
+use crate::error::{PlanError, PlanErrorKind};
 use crate::expr::Kind;
 
 impl Kind {
@@ -93,7 +93,7 @@ pub(super) fn expect_container(found: &Kind, span: Span) -> Result<()> {
         | Kind::String
         | Kind::List(_)
         | Kind::Bytes => Err(PlanError::new(
-            ErrorKind::TypeError,
+            PlanErrorKind::TypeError,
             "InvalidArgumentType",
             format!("{} has no properties", found.describe()),
             span,

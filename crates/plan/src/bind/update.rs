@@ -11,17 +11,20 @@ use crate::error::PlanError;
 use crate::expr::{Expr, Kind, PropRef};
 use crate::function::Convergence;
 use crate::logical::LogicalStep;
-use crate::physical::SetItem;
+use crate::physical::EntityChange;
 
 impl<'a> Binder<'a> {
-    pub(super) fn bind_set_items(&mut self, items: &'a [ast::SetItem]) -> Result<Vec<SetItem>> {
+    pub(super) fn bind_set_items(
+        &mut self,
+        items: &'a [ast::SetItem],
+    ) -> Result<Vec<EntityChange>> {
         items.iter().map(|item| bind_set_item(self, item)).collect()
     }
 
     pub(super) fn bind_remove_items(
         &mut self,
         items: &'a [ast::RemoveItem],
-    ) -> Result<Vec<SetItem>> {
+    ) -> Result<Vec<EntityChange>> {
         items
             .iter()
             .map(|item| bind_remove_item(self, item))
@@ -61,7 +64,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-fn bind_set_item<'a>(binder: &mut Binder<'a>, item: &'a ast::SetItem) -> Result<SetItem> {
+fn bind_set_item<'a>(binder: &mut Binder<'a>, item: &'a ast::SetItem) -> Result<EntityChange> {
     match item {
         ast::SetItem::Property { target, value } => {
             if let ExprKind::Function {
@@ -74,17 +77,17 @@ fn bind_set_item<'a>(binder: &mut Binder<'a>, item: &'a ast::SetItem) -> Result<
             let target = bind_target(binder, target)?;
             let value = binder.bind_expr(value)?.expr;
             Ok(match target {
-                Target::Path(entity, mut path) if path.len() == 1 => SetItem::Property {
+                Target::Path(entity, mut path) if path.len() == 1 => EntityChange::Property {
                     entity,
                     name: path.remove(0),
                     value,
                 },
-                Target::Path(entity, path) => SetItem::NestedProperty {
+                Target::Path(entity, path) => EntityChange::NestedProperty {
                     entity,
                     path,
                     value,
                 },
-                Target::Dynamic(entity, name) => SetItem::DynamicProperty {
+                Target::Dynamic(entity, name) => EntityChange::DynamicProperty {
                     entity,
                     name,
                     value,
@@ -94,17 +97,17 @@ fn bind_set_item<'a>(binder: &mut Binder<'a>, item: &'a ast::SetItem) -> Result<
         ast::SetItem::Replace { variable, value } => {
             let entity = bind_entity(binder, variable)?;
             let value = bind_properties_value(binder, value)?;
-            Ok(SetItem::Replace { entity, value })
+            Ok(EntityChange::Replace { entity, value })
         }
         ast::SetItem::Merge { variable, value } => {
             let entity = bind_entity(binder, variable)?;
             let value = bind_properties_value(binder, value)?;
-            Ok(SetItem::Merge { entity, value })
+            Ok(EntityChange::Merge { entity, value })
         }
         ast::SetItem::Labels { variable, labels } => {
             let entity = bind_labelled(binder, variable)?;
             let labels = labels.iter().map(|label| binder.label(label)).collect();
-            Ok(SetItem::AddLabels { entity, labels })
+            Ok(EntityChange::AddLabels { entity, labels })
         }
     }
 }
@@ -116,7 +119,7 @@ fn bind_convergence<'a>(
     (operation, fewest, most): (Convergence, usize, usize),
     arguments: &'a [ast::Expr],
     span: Span,
-) -> Result<SetItem> {
+) -> Result<EntityChange> {
     let name = operation.name();
     if arguments.len() < fewest + 1 || arguments.len() > most + 1 {
         return Err(wrong_count(
@@ -148,7 +151,7 @@ fn bind_convergence<'a>(
     for argument in &arguments[1..] {
         bound.push(binder.bind_expr(argument)?.expr);
     }
-    Ok(SetItem::Converge {
+    Ok(EntityChange::Converge {
         entity,
         path,
         operation,
@@ -156,11 +159,14 @@ fn bind_convergence<'a>(
     })
 }
 
-fn bind_remove_item<'a>(binder: &mut Binder<'a>, item: &'a ast::RemoveItem) -> Result<SetItem> {
+fn bind_remove_item<'a>(
+    binder: &mut Binder<'a>,
+    item: &'a ast::RemoveItem,
+) -> Result<EntityChange> {
     match item {
         ast::RemoveItem::Property(target) => Ok(match bind_target(binder, target)? {
-            Target::Path(entity, path) => SetItem::RemoveProperty { entity, path },
-            Target::Dynamic(entity, name) => SetItem::DynamicProperty {
+            Target::Path(entity, path) => EntityChange::RemoveProperty { entity, path },
+            Target::Dynamic(entity, name) => EntityChange::DynamicProperty {
                 entity,
                 name,
                 value: Expr::null(),
@@ -169,7 +175,7 @@ fn bind_remove_item<'a>(binder: &mut Binder<'a>, item: &'a ast::RemoveItem) -> R
         ast::RemoveItem::Labels { variable, labels } => {
             let entity = bind_labelled(binder, variable)?;
             let labels = labels.iter().map(|label| binder.label(label)).collect();
-            Ok(SetItem::RemoveLabels { entity, labels })
+            Ok(EntityChange::RemoveLabels { entity, labels })
         }
     }
 }

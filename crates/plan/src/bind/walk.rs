@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use isomer_cypher::ast::{self, Link, PathSelector};
+use isomer_cypher::ast::{self, PathSelector, PatternLink};
 use rustc_hash::FxHashMap;
 
 use super::pattern::{BoundPattern, NewNames, conflict};
@@ -14,7 +14,7 @@ use crate::error::PlanError;
 use crate::expr::{Expr, Kind, LocalId, SlotId, TypeRef};
 use crate::logical::{Length, PatternRelationship, QueryGraph, Selected, conjuncts};
 use crate::physical::Direction;
-use crate::walk::{Check, Element, Junction, Selector, Walk, WalkLink, WalkStep};
+use crate::walk::{Junction, Selector, Walk, WalkCheck, WalkElement, WalkLink, WalkStep};
 
 /// A group whose conditions are not bound yet.
 pub(super) struct Group<'a> {
@@ -34,7 +34,7 @@ pub(super) struct SelectedPath<'a> {
     index: usize,
     links: Vec<SelectedLink<'a>>,
     /// Nodes between the links.
-    junctions: Vec<(&'a ast::NodePattern, Element)>,
+    junctions: Vec<(&'a ast::NodePattern, WalkElement)>,
     /// Conditions on variables that are bound elsewhere.
     predicates: Vec<Expr>,
 }
@@ -70,7 +70,7 @@ impl<'a> Binder<'a> {
             predicate: path.predicate.as_ref(),
             link: WalkLink {
                 repeat: Some((quantified.length.min, quantified.length.max)),
-                start: Element {
+                start: WalkElement {
                     local: LocalId(0),
                     slot: None,
                 },
@@ -95,7 +95,7 @@ impl<'a> Binder<'a> {
         }
         group.link.start = group_node(self, &mut group, 0, &path.start, new_names)?;
         for (at, step) in path.steps.iter().enumerate() {
-            let Link::Relationship(relationship) = &step.link else {
+            let PatternLink::Relationship(relationship) = &step.link else {
                 return Err(nested_quantifier(path));
             };
             if relationship.length.is_some() {
@@ -132,7 +132,7 @@ impl<'a> Binder<'a> {
                         (first.min(at), last.max(at))
                     },
                 );
-                group.link.checks.push(Check {
+                group.link.checks.push(WalkCheck {
                     first,
                     last,
                     condition,
@@ -181,10 +181,10 @@ impl<'a> Binder<'a> {
         let mut to = from;
         for (at, step) in path.steps.iter().enumerate() {
             links.push(match &step.link {
-                Link::Quantified(quantified) => {
+                PatternLink::Quantified(quantified) => {
                     SelectedLink::Group(Box::new(self.declare_group(quantified, new_names)?))
                 }
-                Link::Relationship(relationship) => {
+                PatternLink::Relationship(relationship) => {
                     let link = selected_step(self, relationship, new_names)?;
                     SelectedLink::Step(relationship, Box::new(link))
                 }
@@ -283,7 +283,7 @@ impl<'a> Binder<'a> {
             };
             term.slot_to_local(slot, local);
             match link {
-                Some(link) => walk.links[link].checks.push(Check {
+                Some(link) => walk.links[link].checks.push(WalkCheck {
                     first: at,
                     last: at,
                     condition: term,
@@ -307,7 +307,7 @@ fn group_node<'a>(
     at: usize,
     node: &'a ast::NodePattern,
     new_names: NewNames,
-) -> Result<Element> {
+) -> Result<WalkElement> {
     group.nodes.push((at, node));
     group_element(
         binder,
@@ -325,7 +325,7 @@ fn group_relationship<'a>(
     at: usize,
     relationship: &'a ast::RelationshipPattern,
     new_names: NewNames,
-) -> Result<Element> {
+) -> Result<WalkElement> {
     group.relationships.push((at, relationship));
     let variable = relationship.variable.as_ref();
     group_element(binder, group, at, variable, Kind::Relationship, new_names)
@@ -338,10 +338,10 @@ fn group_element<'a>(
     variable: Option<&ast::Ident>,
     kind: Kind,
     new_names: NewNames,
-) -> Result<Element> {
+) -> Result<WalkElement> {
     let local = binder.arena.local();
     let Some(variable) = variable else {
-        return Ok(Element { local, slot: None });
+        return Ok(WalkElement { local, slot: None });
     };
     let known = group.names.iter().find(|(name, ..)| *name == variable.name);
     if let Some((_, other, known_kind)) = known {
@@ -359,12 +359,12 @@ fn group_element<'a>(
             ));
         }
         // The same node at two positions of the group.
-        group.link.checks.push(Check {
+        group.link.checks.push(WalkCheck {
             first: 0,
             last: at,
             condition: Expr::equal(Expr::Local(*other), Expr::Local(local)),
         });
-        return Ok(Element { local, slot: None });
+        return Ok(WalkElement { local, slot: None });
     }
     if binder.lookup(&variable.name).is_some() {
         return Err(already_bound(&variable.name, variable.span)
@@ -377,7 +377,7 @@ fn group_element<'a>(
         .names
         .push((variable.name.clone(), local, kind.clone()));
     let slot = binder.declare(&variable.name, Kind::List(Box::new(kind)));
-    Ok(Element {
+    Ok(WalkElement {
         local,
         slot: Some(slot),
     })
@@ -449,11 +449,11 @@ fn junction<'a>(
     node: &'a ast::NodePattern,
     new_names: NewNames,
     predicates: &mut Vec<Expr>,
-) -> Result<Element> {
+) -> Result<WalkElement> {
     let local = binder.arena.local();
     let Some(variable) = &node.variable else {
         let slot = Some(binder.arena.slot("", Kind::Node));
-        return Ok(Element { local, slot });
+        return Ok(WalkElement { local, slot });
     };
     let slot = match binder.lookup(&variable.name) {
         Some(known) if matches!(known.kind, Kind::Node | Kind::Any) => {
@@ -474,7 +474,7 @@ fn junction<'a>(
         }
         None => binder.declare(&variable.name, Kind::Node),
     };
-    Ok(Element {
+    Ok(WalkElement {
         local,
         slot: Some(slot),
     })
@@ -497,9 +497,9 @@ fn selected_step<'a>(
         }
         Some(variable) => binder.declare_new(variable, kind)?,
     };
-    let unbound = |local| Element { local, slot: None };
+    let unbound = |local| WalkElement { local, slot: None };
     let start = unbound(binder.arena.local());
-    let element = Element {
+    let element = WalkElement {
         local: binder.arena.local(),
         slot: Some(slot),
     };
@@ -536,11 +536,12 @@ fn bind_walk_step<'a>(
     let bound = binder.relationship_conditions(pattern, &Expr::Local(local), &mut terms);
     binder.frame().locals.pop();
     bound?;
-    link.checks.extend(terms.into_iter().map(|condition| Check {
-        first: 1,
-        last: 1,
-        condition,
-    }));
+    link.checks
+        .extend(terms.into_iter().map(|condition| WalkCheck {
+            first: 1,
+            last: 1,
+            condition,
+        }));
     Ok(())
 }
 

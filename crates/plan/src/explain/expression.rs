@@ -5,8 +5,8 @@ use std::sync::Arc;
 use isomer_value::Value;
 
 use crate::expr::{
-    Arithmetic, Comparison, Expr, LabelRef, LocalId, MapItem, PathStep, QuantifierKind, SlotId,
-    StringTest, SubqueryKind, TypeRef,
+    Arithmetic, Comparison, Expr, LabelRef, LocalId, MapItem, PathSegment, QuantifierKind, SlotId,
+    StringTest, SubqueryResult, TypeRef,
 };
 use crate::physical::Plan;
 
@@ -14,12 +14,12 @@ use crate::physical::Plan;
 const MAX_CHARS: usize = 160;
 
 /// Prints expressions of one plan.
-pub struct Printer<'p> {
+pub struct ExprPrinter<'p> {
     pub(super) plan: &'p Plan,
     hides_values: bool,
 }
 
-impl<'p> Printer<'p> {
+impl<'p> ExprPrinter<'p> {
     /// For expressions of this plan.
     pub fn new(plan: &'p Plan) -> Self {
         Self {
@@ -263,9 +263,9 @@ impl<'p> Printer<'p> {
                 out.push(')');
             }
             Expr::Subquery(subquery) => out.push_str(match subquery.kind {
-                SubqueryKind::Exists => "EXISTS {…}",
-                SubqueryKind::Count => "COUNT {…}",
-                SubqueryKind::Collect(_) => "COLLECT {…}",
+                SubqueryResult::Exists => "EXISTS {…}",
+                SubqueryResult::Count => "COUNT {…}",
+                SubqueryResult::Collect(_) => "COLLECT {…}",
             }),
             Expr::BuildPath { start, steps } => self.path(*start, steps, out),
         }
@@ -343,7 +343,7 @@ impl<'p> Printer<'p> {
         out.push_str(" END");
     }
 
-    fn path(&self, start: SlotId, steps: &[PathStep], out: &mut String) {
+    fn path(&self, start: SlotId, steps: &[PathSegment], out: &mut String) {
         out.push_str(&format!("path({}", self.slot(start)));
         for step in steps {
             let (relationship, node) = (self.slot(step.relationship), self.slot(step.node));

@@ -1,11 +1,11 @@
 //! Operators as text: a line each.
 
-use super::expression::Printer;
+use super::expression::ExprPrinter;
 use super::{pattern, write};
 use crate::expr::{AggregateCall, Expr, LabelRef, SlotId};
 use crate::physical::{
     Aggregate, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread, IndexRange,
-    IndexSeek, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
+    NodeIndexSeek, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
 };
 
 /// The operator's name.
@@ -81,7 +81,7 @@ pub(super) fn role(op: &Op) -> &'static str {
 }
 
 /// Details of the operator, in one line.
-pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
+pub(super) fn details(p: &ExprPrinter<'_>, op: &Op) -> String {
     match op {
         Op::Argument
         | Op::Eager { .. }
@@ -156,11 +156,11 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
 }
 
 /// A node and its label.
-fn labelled(p: &Printer<'_>, node: SlotId, label: LabelRef) -> String {
+fn labelled(p: &ExprPrinter<'_>, node: SlotId, label: LabelRef) -> String {
     format!("{}:{}", p.slot(node), p.plan.label_name(label))
 }
 
-fn index_seek(p: &Printer<'_>, seek: &IndexSeek) -> String {
+fn index_seek(p: &ExprPrinter<'_>, seek: &NodeIndexSeek) -> String {
     let equal = seek.prefix.iter();
     let mut parts: Vec<String> = equal.map(|value| format!("= {}", p.expr(value))).collect();
     parts.extend(range_text(p, &seek.range));
@@ -179,7 +179,7 @@ fn index_seek(p: &Printer<'_>, seek: &IndexSeek) -> String {
     text
 }
 
-fn join_keys(p: &Printer<'_>, input_keys: &[Expr], right_keys: &[Expr]) -> String {
+fn join_keys(p: &ExprPrinter<'_>, input_keys: &[Expr], right_keys: &[Expr]) -> String {
     let pairs = input_keys.iter().zip(right_keys);
     let keys: Vec<String> = pairs
         .map(|(a, b)| format!("{} = {}", p.expr(a), p.expr(b)))
@@ -187,7 +187,7 @@ fn join_keys(p: &Printer<'_>, input_keys: &[Expr], right_keys: &[Expr]) -> Strin
     keys.join(", ")
 }
 
-fn stored_count(p: &Printer<'_>, count: &Count) -> String {
+fn stored_count(p: &ExprPrinter<'_>, count: &Count) -> String {
     let of = match &count.of {
         CountOf::Nodes(None) => "()".to_owned(),
         CountOf::Nodes(Some(label)) => format!("(:{})", p.plan.label_name(*label)),
@@ -196,13 +196,13 @@ fn stored_count(p: &Printer<'_>, count: &Count) -> String {
     format!("{of} as {}", p.slots(&count.counts))
 }
 
-fn count_by_neighbour(p: &Printer<'_>, count: &CountByNeighbour) -> String {
+fn count_by_neighbour(p: &ExprPrinter<'_>, count: &CountByNeighbour) -> String {
     let (from, to) = (p.slot(count.from), end_of(p, &count.aggregate));
     let over = pattern::steps(p, &from, std::slice::from_ref(&count.step), &to);
     format!("{} over {over}", aggregation(p, &count.aggregate))
 }
 
-fn group_by_key(p: &Printer<'_>, group: &GroupByKey) -> String {
+fn group_by_key(p: &ExprPrinter<'_>, group: &GroupByKey) -> String {
     let mut text = aggregation(p, &group.aggregate);
     if let Some(first) = &group.first {
         let which = if first.largest { "largest" } else { "smallest" };
@@ -211,7 +211,7 @@ fn group_by_key(p: &Printer<'_>, group: &GroupByKey) -> String {
     text
 }
 
-fn count_by_column(p: &Printer<'_>, count: &CountByColumn) -> String {
+fn count_by_column(p: &ExprPrinter<'_>, count: &CountByColumn) -> String {
     let names = count.path.iter().map(|name| &**p.plan.property_name(*name));
     let path: Vec<&str> = names.collect();
     format!(
@@ -224,7 +224,7 @@ fn count_by_column(p: &Printer<'_>, count: &CountByColumn) -> String {
 }
 
 /// What each thread of an exchange does with its rows.
-fn in_thread(p: &Printer<'_>, in_thread: &InThread) -> String {
+fn in_thread(p: &ExprPrinter<'_>, in_thread: &InThread) -> String {
     match in_thread {
         InThread::Nothing => String::new(),
         InThread::Distinct(slots) => format!("distinct {}", p.slots(slots)),
@@ -233,11 +233,11 @@ fn in_thread(p: &Printer<'_>, in_thread: &InThread) -> String {
     }
 }
 
-fn top(p: &Printer<'_>, keys: &[SortKey], limit: &Expr) -> String {
+fn top(p: &ExprPrinter<'_>, keys: &[SortKey], limit: &Expr) -> String {
     format!("{} by {}", p.expr(limit), sort_keys(p, keys))
 }
 
-fn procedure_call(p: &Printer<'_>, call: &ProcedureCall) -> String {
+fn procedure_call(p: &ExprPrinter<'_>, call: &ProcedureCall) -> String {
     let results = &call.procedure.results;
     let one = |(position, slot): &(usize, SlotId)| {
         format!("{} as {}", results[*position].name, p.slot(*slot))
@@ -252,12 +252,12 @@ fn procedure_call(p: &Printer<'_>, call: &ProcedureCall) -> String {
 }
 
 /// The node by which an aggregation counts.
-fn end_of(p: &Printer<'_>, aggregate: &Aggregate) -> String {
+fn end_of(p: &ExprPrinter<'_>, aggregate: &Aggregate) -> String {
     let keys = aggregate.keys.iter().map(|(_, key)| p.expr(key));
     keys.collect::<Vec<_>>().join(", ")
 }
 
-fn aggregation(p: &Printer<'_>, aggregate: &Aggregate) -> String {
+fn aggregation(p: &ExprPrinter<'_>, aggregate: &Aggregate) -> String {
     let keys = assignments(p, &aggregate.keys);
     let calls: Vec<String> = aggregate
         .aggregates
@@ -277,14 +277,14 @@ fn aggregation(p: &Printer<'_>, aggregate: &Aggregate) -> String {
     text
 }
 
-fn keys_text(p: &Printer<'_>, keys: &SeekKeys) -> String {
+fn keys_text(p: &ExprPrinter<'_>, keys: &SeekKeys) -> String {
     match keys {
         SeekKeys::One(key) => format!("= {}", p.expr(key)),
         SeekKeys::Each(keys) => format!("IN {}", p.expr(keys)),
     }
 }
 
-fn range_text(p: &Printer<'_>, range: &IndexRange) -> Option<String> {
+fn range_text(p: &ExprPrinter<'_>, range: &IndexRange) -> Option<String> {
     let bound = |bound: &SeekBound, open: &str, closed: &str| match bound {
         SeekBound::Unbounded => None,
         SeekBound::Included(value) => Some(format!("{closed} {}", p.expr(value))),
@@ -304,7 +304,7 @@ fn range_text(p: &Printer<'_>, range: &IndexRange) -> Option<String> {
     }
 }
 
-fn named(p: &Printer<'_>, slot: SlotId, text: &str) -> String {
+fn named(p: &ExprPrinter<'_>, slot: SlotId, text: &str) -> String {
     let name = p.slot(slot);
     if name == text {
         name
@@ -313,12 +313,12 @@ fn named(p: &Printer<'_>, slot: SlotId, text: &str) -> String {
     }
 }
 
-fn assignments(p: &Printer<'_>, columns: &[(SlotId, Expr)]) -> String {
+fn assignments(p: &ExprPrinter<'_>, columns: &[(SlotId, Expr)]) -> String {
     let one = |(slot, expr): &(SlotId, Expr)| named(p, *slot, &p.expr(expr));
     columns.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn aggregate_text(p: &Printer<'_>, call: &AggregateCall) -> String {
+fn aggregate_text(p: &ExprPrinter<'_>, call: &AggregateCall) -> String {
     let name = call.function.name().trim_end_matches("(*)");
     let distinct = if call.distinct { "DISTINCT " } else { "" };
     let arguments = if call.arguments.is_empty() {
@@ -329,7 +329,7 @@ fn aggregate_text(p: &Printer<'_>, call: &AggregateCall) -> String {
     format!("{name}({distinct}{arguments})")
 }
 
-fn sort_keys(p: &Printer<'_>, keys: &[SortKey]) -> String {
+fn sort_keys(p: &ExprPrinter<'_>, keys: &[SortKey]) -> String {
     let key = |key: &SortKey| {
         format!(
             "{}{}",

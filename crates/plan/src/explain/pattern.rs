@@ -1,14 +1,14 @@
 //! Patterns as text, close to how a statement writes them: of scans of relationships, expands, walks and searches.
 
-use super::expression::Printer;
+use super::expression::ExprPrinter;
 use crate::expr::{Expr, LocalId, SlotId, TypeRef};
 use crate::physical::{
-    CountPaths, Degree, Direction, DistinctEnds, Expand, ExpandInto, PathSearch, RelationshipEnds,
-    RelationshipScan, ShortestPath, Step, VarExpand,
+    CountPaths, Degree, Direction, DistinctEnds, Expand, ExpandInto, ExpandStep, PathSearch,
+    RelationshipEnds, RelationshipScan, ShortestPath, VarExpand,
 };
 use crate::walk::{Selector, WalkStep};
 
-pub(super) fn relationship_scan(p: &Printer<'_>, scan: &RelationshipScan) -> String {
+pub(super) fn relationship_scan(p: &ExprPrinter<'_>, scan: &RelationshipScan) -> String {
     let relationship = Some(scan.relationship);
     pattern(
         p,
@@ -23,7 +23,7 @@ pub(super) fn relationship_scan(p: &Printer<'_>, scan: &RelationshipScan) -> Str
 
 /// One relationship of any type.
 pub(super) fn relationship(
-    p: &Printer<'_>,
+    p: &ExprPrinter<'_>,
     relationship: SlotId,
     from: SlotId,
     direction: Direction,
@@ -32,7 +32,7 @@ pub(super) fn relationship(
     pattern(p, from, Some(relationship), &[], "", direction, to)
 }
 
-pub(super) fn expand(p: &Printer<'_>, expand: &Expand) -> String {
+pub(super) fn expand(p: &ExprPrinter<'_>, expand: &Expand) -> String {
     let (from, to) = (expand.from, expand.to);
     let text = pattern(
         p,
@@ -46,7 +46,7 @@ pub(super) fn expand(p: &Printer<'_>, expand: &Expand) -> String {
     text + &distinct(p, &expand.distinct_from)
 }
 
-pub(super) fn expand_into(p: &Printer<'_>, expand: &ExpandInto) -> String {
+pub(super) fn expand_into(p: &ExprPrinter<'_>, expand: &ExpandInto) -> String {
     let (from, to) = (expand.from, expand.to);
     let text = pattern(
         p,
@@ -60,7 +60,7 @@ pub(super) fn expand_into(p: &Printer<'_>, expand: &ExpandInto) -> String {
     text + &distinct(p, &expand.distinct_from)
 }
 
-pub(super) fn relationship_ends(p: &Printer<'_>, ends: &RelationshipEnds) -> String {
+pub(super) fn relationship_ends(p: &ExprPrinter<'_>, ends: &RelationshipEnds) -> String {
     let relationship = Some(ends.relationship);
     let text = pattern(
         p,
@@ -74,11 +74,11 @@ pub(super) fn relationship_ends(p: &Printer<'_>, ends: &RelationshipEnds) -> Str
     text + &distinct(p, &ends.distinct_from)
 }
 
-pub(super) fn distinct_ends(p: &Printer<'_>, ends: &DistinctEnds) -> String {
+pub(super) fn distinct_ends(p: &ExprPrinter<'_>, ends: &DistinctEnds) -> String {
     steps(p, &p.slot(ends.from), &ends.steps, &p.slot(ends.to)) + different(ends.differ)
 }
 
-pub(super) fn degree(p: &Printer<'_>, degree: &Degree) -> String {
+pub(super) fn degree(p: &ExprPrinter<'_>, degree: &Degree) -> String {
     let (before, after) = arrows(degree.direction);
     let text = format!(
         "({}){before}[{}]{after}() as {}",
@@ -89,8 +89,8 @@ pub(super) fn degree(p: &Printer<'_>, degree: &Degree) -> String {
     text + &distinct(p, &degree.distinct_from)
 }
 
-pub(super) fn count_paths(p: &Printer<'_>, count: &CountPaths) -> String {
-    let first = Step {
+pub(super) fn count_paths(p: &ExprPrinter<'_>, count: &CountPaths) -> String {
+    let first = ExpandStep {
         direction: count.first.direction.reversed(),
         types: count.first.types.clone(),
     };
@@ -99,7 +99,7 @@ pub(super) fn count_paths(p: &Printer<'_>, count: &CountPaths) -> String {
     format!("{counts} over {over}{}", different(count.differ))
 }
 
-pub(super) fn var_expand(p: &Printer<'_>, expand: &VarExpand) -> String {
+pub(super) fn var_expand(p: &ExprPrinter<'_>, expand: &VarExpand) -> String {
     let mut text = pattern(
         p,
         expand.from,
@@ -118,7 +118,7 @@ pub(super) fn var_expand(p: &Printer<'_>, expand: &VarExpand) -> String {
     text + &each(p, &expand.step_predicate) + &distinct(p, &expand.distinct_from)
 }
 
-pub(super) fn shortest_path(p: &Printer<'_>, shortest: &ShortestPath) -> String {
+pub(super) fn shortest_path(p: &ExprPrinter<'_>, shortest: &ShortestPath) -> String {
     let text = pattern(
         p,
         shortest.from,
@@ -136,7 +136,7 @@ pub(super) fn shortest_path(p: &Printer<'_>, shortest: &ShortestPath) -> String 
 }
 
 /// A walk as it would be written.
-pub(super) fn path_search(p: &Printer<'_>, search: &PathSearch) -> String {
+pub(super) fn path_search(p: &ExprPrinter<'_>, search: &PathSearch) -> String {
     let mut text = match search.selector {
         None => String::new(),
         Some(Selector::Paths(count)) => format!("SHORTEST {count} "),
@@ -184,12 +184,12 @@ pub(super) fn path_search(p: &Printer<'_>, search: &PathSearch) -> String {
     text + &on_whole(p, search.predicate.as_ref()) + &distinct(p, &search.distinct_from)
 }
 
-fn optional(p: &Printer<'_>, slot: Option<SlotId>) -> String {
+fn optional(p: &ExprPrinter<'_>, slot: Option<SlotId>) -> String {
     slot.map(|slot| p.slot(slot)).unwrap_or_default()
 }
 
 fn pattern(
-    p: &Printer<'_>,
+    p: &ExprPrinter<'_>,
     from: SlotId,
     relationship: Option<SlotId>,
     of: &[TypeRef],
@@ -208,8 +208,8 @@ fn pattern(
 }
 
 /// Steps from one node to another, of which nothing else is read.
-pub(super) fn steps(p: &Printer<'_>, from: &str, steps: &[Step], to: &str) -> String {
-    let one = |step: &Step| {
+pub(super) fn steps(p: &ExprPrinter<'_>, from: &str, steps: &[ExpandStep], to: &str) -> String {
+    let one = |step: &ExpandStep| {
         let (before, after) = arrows(step.direction);
         format!("{before}[{}]{after}", types(p, &step.types))
     };
@@ -224,7 +224,7 @@ fn length(min: u64, max: Option<u64>) -> String {
 }
 
 /// A condition on each step of a walk.
-fn each(p: &Printer<'_>, predicate: &Option<(LocalId, Expr)>) -> String {
+fn each(p: &ExprPrinter<'_>, predicate: &Option<(LocalId, Expr)>) -> String {
     match predicate {
         Some((_, predicate)) => format!(" each {}", p.expr(predicate)),
         None => String::new(),
@@ -232,7 +232,7 @@ fn each(p: &Printer<'_>, predicate: &Option<(LocalId, Expr)>) -> String {
 }
 
 /// A condition on a whole walk.
-fn on_whole(p: &Printer<'_>, predicate: Option<&Expr>) -> String {
+fn on_whole(p: &ExprPrinter<'_>, predicate: Option<&Expr>) -> String {
     match predicate {
         Some(predicate) => format!(" where {}", p.expr(predicate)),
         None => String::new(),
@@ -240,7 +240,7 @@ fn on_whole(p: &Printer<'_>, predicate: Option<&Expr>) -> String {
 }
 
 /// The relationships that the pattern must not use.
-fn distinct(p: &Printer<'_>, from: &[SlotId]) -> String {
+fn distinct(p: &ExprPrinter<'_>, from: &[SlotId]) -> String {
     if from.is_empty() {
         String::new()
     } else {
@@ -258,7 +258,7 @@ fn different(differ: bool) -> &'static str {
 }
 
 /// The types that a relationship may have; nothing if it may have any.
-pub(super) fn types(p: &Printer<'_>, types: &[TypeRef]) -> String {
+pub(super) fn types(p: &ExprPrinter<'_>, types: &[TypeRef]) -> String {
     if types.is_empty() {
         return String::new();
     }

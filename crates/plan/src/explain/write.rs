@@ -1,11 +1,11 @@
 //! Writes and schema commands as text.
 
-use super::expression::Printer;
+use super::expression::ExprPrinter;
 use crate::expr::{LabelRef, PropRef};
-use crate::physical::{CreateItem, CreatePattern, Merge, Properties, SetItem};
+use crate::physical::{CreateItem, CreatePattern, EntityChange, MatchOrCreate, Properties};
 use crate::schema::{SchemaCommand, SchemaTarget};
 
-pub(super) fn create(p: &Printer<'_>, pattern: &CreatePattern) -> String {
+pub(super) fn create(p: &ExprPrinter<'_>, pattern: &CreatePattern) -> String {
     let item = |item: &CreateItem| match item {
         CreateItem::Node(node) => {
             let labels: String = node
@@ -35,7 +35,7 @@ pub(super) fn create(p: &Printer<'_>, pattern: &CreatePattern) -> String {
     items.join(", ")
 }
 
-pub(super) fn merge(p: &Printer<'_>, merge: &Merge) -> String {
+pub(super) fn merge(p: &ExprPrinter<'_>, merge: &MatchOrCreate) -> String {
     let mut text = create(p, &merge.create);
     for (event, items) in [
         (" on create ", &merge.on_create),
@@ -49,7 +49,7 @@ pub(super) fn merge(p: &Printer<'_>, merge: &Merge) -> String {
     text
 }
 
-pub(super) fn set(p: &Printer<'_>, items: &[SetItem]) -> String {
+pub(super) fn set(p: &ExprPrinter<'_>, items: &[EntityChange]) -> String {
     let path = |names: &[PropRef]| {
         names
             .iter()
@@ -63,8 +63,8 @@ pub(super) fn set(p: &Printer<'_>, items: &[SetItem]) -> String {
             .map(|label| format!(":{}", p.plan.label_name(*label)))
             .collect::<String>()
     };
-    let item = |item: &SetItem| match item {
-        SetItem::Property {
+    let item = |item: &EntityChange| match item {
+        EntityChange::Property {
             entity,
             name,
             value,
@@ -76,21 +76,21 @@ pub(super) fn set(p: &Printer<'_>, items: &[SetItem]) -> String {
                 p.expr(value)
             )
         }
-        SetItem::NestedProperty {
+        EntityChange::NestedProperty {
             entity,
             path: names,
             value,
         } => {
             format!("{}.{} = {}", p.expr(entity), path(names), p.expr(value))
         }
-        SetItem::DynamicProperty {
+        EntityChange::DynamicProperty {
             entity,
             name,
             value,
         } => {
             format!("{}[{}] = {}", p.expr(entity), p.expr(name), p.expr(value))
         }
-        SetItem::Converge {
+        EntityChange::Converge {
             entity,
             path: names,
             operation,
@@ -103,17 +103,19 @@ pub(super) fn set(p: &Printer<'_>, items: &[SetItem]) -> String {
                 .collect();
             format!("{field} = {}({field}{arguments})", operation.name())
         }
-        SetItem::Replace { entity, value } => format!("{} = {}", p.expr(entity), p.expr(value)),
-        SetItem::Merge { entity, value } => format!("{} += {}", p.expr(entity), p.expr(value)),
-        SetItem::AddLabels {
+        EntityChange::Replace { entity, value } => {
+            format!("{} = {}", p.expr(entity), p.expr(value))
+        }
+        EntityChange::Merge { entity, value } => format!("{} += {}", p.expr(entity), p.expr(value)),
+        EntityChange::AddLabels {
             entity,
             labels: names,
         } => format!("{}{}", p.expr(entity), labels(names)),
-        SetItem::RemoveLabels {
+        EntityChange::RemoveLabels {
             entity,
             labels: names,
         } => format!("remove {}{}", p.expr(entity), labels(names)),
-        SetItem::RemoveProperty {
+        EntityChange::RemoveProperty {
             entity,
             path: names,
         } => format!("remove {}.{}", p.expr(entity), path(names)),
@@ -121,7 +123,7 @@ pub(super) fn set(p: &Printer<'_>, items: &[SetItem]) -> String {
     items.iter().map(item).collect::<Vec<_>>().join(", ")
 }
 
-fn properties_text(p: &Printer<'_>, properties: &Properties) -> String {
+fn properties_text(p: &ExprPrinter<'_>, properties: &Properties) -> String {
     match properties {
         Properties::Entries(entries) if entries.is_empty() => String::new(),
         Properties::Entries(entries) => {

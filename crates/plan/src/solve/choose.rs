@@ -8,8 +8,8 @@ use crate::arena::Arena;
 use crate::expr::{AggregateCall, Expr, Kind, PropRef, SlotId};
 use crate::function::{Aggregation, Purity};
 use crate::physical::{
-    Aggregate, CountByColumn, CountByNeighbour, CountPaths, Exchange, FirstGroups, GroupByKey,
-    InThread, Op, OpId, Operator, RelationshipScan, SortKey, StatementClass, Step,
+    Aggregate, CountByColumn, CountByNeighbour, CountPaths, Exchange, ExpandStep, FirstGroups,
+    GroupByKey, InThread, Op, OpId, Operator, RelationshipScan, SortKey, StatementClass,
 };
 
 use super::reachable::ReachableOperators;
@@ -25,6 +25,7 @@ pub(crate) fn choose_operators(arena: &mut Arena, root: Option<OpId>, class: Sta
         reachable: &reachable,
         arena,
     };
+    // All choices first: each looks at the operators below as they were planned, not at those that replace them.
     let choices: Vec<Choice> = (0..arena.operators.len())
         .filter(|at| reachable.contains(*at))
         .filter_map(|at| chooser.choice(OpId(at as u32)))
@@ -49,7 +50,7 @@ enum Replacement {
     ByNeighbour {
         input: OpId,
         from: SlotId,
-        step: Step,
+        step: ExpandStep,
     },
     ByKey(GroupByKey),
     ByColumn(CountByColumn),
@@ -67,6 +68,7 @@ fn apply(arena: &mut Arena, choice: Choice) {
             InThread::Nothing | InThread::Sort => chain.rows,
             InThread::Distinct(_) | InThread::Top { .. } => chosen.rows.min(chain.rows),
         };
+        // The chain stays as it is below the exchange, so that it can also run in the thread of the query.
         let id = arena.push_like(Op::Exchange(exchange), &Operator { rows, ..chain });
         op.map_children(&mut |child| if child == input { id } else { child });
     }
@@ -146,14 +148,18 @@ impl Chooser<'_> {
     }
 
     fn aggregation(&self, id: OpId, aggregate: &Aggregate) -> (Option<Exchange>, Replacement) {
-        let exchange = || match is_independent_of_order(aggregate) {
-            true => self.exchange(id, aggregate.input, InThread::Nothing),
-            false => None,
+        let exchange = || {
+            if is_independent_of_order(aggregate) {
+                self.exchange(id, aggregate.input, InThread::Nothing)
+            } else {
+                None
+            }
         };
         if self.counts_by_node(aggregate) {
             let by_neighbour = self.by_neighbour(aggregate);
             return (exchange(), by_neighbour.unwrap_or(Replacement::ByNode));
         }
+        // No exchange: the rows below are counts per node already.
         if let Some(group) = self.by_key(id, aggregate) {
             return (None, Replacement::ByKey(group));
         }
@@ -189,16 +195,17 @@ impl Chooser<'_> {
     ) -> (Option<Exchange>, Replacement) {
         // The operator and its threads each evaluate keys and limits: they must give the same values.
         let are_settled = is_settled(limit) && keys.iter().all(|key| is_settled(&key.expr));
-        let exchange = match are_settled && self.keeps_order(input) {
-            true => self.exchange(
+        let exchange = if are_settled && self.keeps_order(input) {
+            self.exchange(
                 id,
                 input,
                 InThread::Top {
                     keys: keys.to_vec(),
                     limit: limit.clone(),
                 },
-            ),
-            false => None,
+            )
+        } else {
+            None
         };
         (exchange, Replacement::None)
     }
@@ -232,6 +239,7 @@ impl Chooser<'_> {
                 Op::AllNodesScan { input, .. }
                 | Op::LabelScan { input, .. }
                 | Op::RelationshipScan(RelationshipScan { input, .. }) => {
+                    // A scan that runs once: only then its ids can be shared out.
                     return matches!(self.op(*input), Op::Argument).then_some(at);
                 }
                 _ => return None,
@@ -290,11 +298,12 @@ impl Chooser<'_> {
         let reads_relationship = expand
             .relationship
             .is_some_and(|slot| below.live.contains(&slot));
+        // The relationships must not be read: the adjacency answers in their place, and has only their ends.
         let fits = expand.to == *key && !reads_relationship && expand.distinct_from.is_empty();
         fits.then(|| Replacement::ByNeighbour {
             input: expand.input,
             from: expand.from,
-            step: Step {
+            step: ExpandStep {
                 direction: expand.direction,
                 types: expand.types.clone(),
             },
@@ -411,11 +420,11 @@ impl Chooser<'_> {
             && aggregate.factors == [degree.count];
         fits.then(|| CountPaths {
             input: scan.input,
-            first: Step {
+            first: ExpandStep {
                 direction,
                 types: scan.types.clone(),
             },
-            second: Step {
+            second: ExpandStep {
                 direction: degree.direction,
                 types: degree.types.clone(),
             },
@@ -461,7 +470,7 @@ mod tests {
             .with_label("N", 20_000)
             .with_type("X", 20_000)
             .with_type("Y", 20_000);
-        let plan = crate::prepare(query, &catalog, &crate::Options::default()).unwrap();
+        let plan = crate::prepare(query, &catalog, &crate::PlanningOptions::default()).unwrap();
         let is_sort = |op: &Op| match op {
             Op::Exchange(exchange) => !matches!(exchange.in_thread, InThread::Nothing),
             _ => false,

@@ -9,26 +9,26 @@ use rustc_hash::FxHashMap;
 
 use super::selectivity::RangeBound;
 use crate::arena::Arena;
-use crate::catalog::{Catalog, ValueFacts};
+use crate::catalog::{PlannerCatalog, ValueFacts};
 use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest, TypeRef};
 use crate::logical::{Length, PatternRelationship};
 use crate::physical::Direction;
 
 /// In a database with more types than this, a relationship of any type is assumed to connect any labels.
-const MOST_TYPES: usize = 32;
+const MAX_COMPARED_TYPES: usize = 32;
 
 /// A value with this many times more or fewer nodes than the average may need a different plan.
 const SKEWED: f64 = 4.0;
 
 /// Estimates from a catalog.
 pub(crate) struct Costs<'c> {
-    pub catalog: &'c dyn Catalog,
+    pub catalog: &'c dyn PlannerCatalog,
     /// The labels that nodes are known to have.
     labels: RefCell<FxHashMap<SlotId, Vec<LabelRef>>>,
 }
 
 impl<'c> Costs<'c> {
-    pub fn new(catalog: &'c dyn Catalog) -> Self {
+    pub fn new(catalog: &'c dyn PlannerCatalog) -> Self {
         Self {
             catalog,
             labels: RefCell::default(),
@@ -75,6 +75,8 @@ impl<'c> Costs<'c> {
             let both = id
                 .zip(self.id(*other, arena))
                 .and_then(|(a, b)| self.catalog.nodes_with_both(a, b));
+            // Labels are often correlated (a City is a Place): a count of both together beats the product of their
+            // shares.
             share *= match both {
                 Some(both) => (both as f64).max(0.5) / nodes,
                 None => self.nodes(Some(*other), arena) / all,
@@ -146,6 +148,7 @@ impl<'c> Costs<'c> {
             if from.is_none() && to.is_none() {
                 return all;
             }
+            // Counted by the rarest label of each end, which bounds the number for all labels together.
             let between = self.catalog.relationships_between(known, from, to);
             between.map_or(all, |count| (count as f64).min(all))
         };
@@ -156,7 +159,10 @@ impl<'c> Costs<'c> {
                 .iter()
                 .filter_map(|name| self.catalog.relationship_type(name))
                 .collect();
-            if (from.is_none() && to.is_none()) || known.is_empty() || known.len() > MOST_TYPES {
+            if (from.is_none() && to.is_none())
+                || known.is_empty()
+                || known.len() > MAX_COMPARED_TYPES
+            {
                 return self.catalog.relationship_count(None) as f64;
             }
             return known.into_iter().map(of_type).sum();
@@ -203,6 +209,8 @@ impl<'c> Costs<'c> {
                     .unwrap_or(min.saturating_add(4))
                     .min(min.saturating_add(4))
                     .min(8);
+                // A few steps beyond the minimum represent all: of more, the estimate would only say "too many", for
+                // every plan alike.
                 let mut total = if *min == 0 { 1.0 } else { 0.0 };
                 let mut walks = 1.0;
                 for step in 1..=steps {
@@ -251,6 +259,7 @@ impl<'c> Costs<'c> {
                 .map(|term| self.selectivity(term, arena))
                 .product::<f64>()
                 .max(1e-6),
+            // Independent terms: one holds unless none does.
             Expr::Or(terms) => {
                 let none: f64 = terms
                     .iter()
@@ -284,6 +293,7 @@ impl<'c> Costs<'c> {
                     self.compared(mirrored, left, facts, arena)
                 })
             });
+        // Without statistics, about the guesses of System R (Selinger et al., SIGMOD 1979).
         known.unwrap_or(match op {
             Comparison::Equal => 0.1,
             Comparison::NotEqual => 0.9,
@@ -308,6 +318,8 @@ impl<'c> Costs<'c> {
     pub fn equal_share(&self, with: &Expr, facts: &ValueFacts, arena: &Arena) -> f64 {
         if let Expr::Param(parameter) = with {
             let average = facts.equal_share(None);
+            // The plan is kept for all values of the parameter. Values far from the average are noted with it,
+            // because another plan may be better for them.
             let special: Vec<Value> = facts
                 .common
                 .iter()
@@ -355,6 +367,8 @@ impl<'c> Costs<'c> {
             .iter()
             .filter_map(|label| self.values(*label, &path, arena))
             .map(|facts| share(&facts))
+            // The labels' estimates are of overlapping sets; the lowest one bounds the node, which has all of the
+            // labels.
             .min_by(f64::total_cmp)
     }
 
@@ -445,6 +459,7 @@ fn repeated(walk: &crate::walk::Walk, degree: f64) -> f64 {
             .min(min.saturating_add(4))
             .min(8);
         let steps = link.steps.len() as i32;
+        // As for walks: a few repetitions beyond the minimum represent all.
         let ways: f64 = (min.min(most)..=most)
             .map(|times| degree.powi(steps.saturating_mul(times as i32)).min(1e12))
             .sum();

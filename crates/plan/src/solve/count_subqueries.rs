@@ -2,7 +2,7 @@
 //! an expression that runs once per row.
 
 use crate::arena::Arena;
-use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryKind};
+use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryResult};
 use crate::function::Function;
 use crate::physical::{Op, OpId};
 
@@ -50,7 +50,7 @@ fn counted(subquery: &Subquery, arena: &Arena) -> bool {
     let plain =
         |(slot, outside): &(SlotId, Expr)| matches!(outside, Expr::Slot(same) if same == slot);
     // One without arguments is the same for all rows: counting again for each row would gain nothing.
-    subquery.kind == SubqueryKind::Count
+    subquery.kind == SubqueryResult::Count
         && !subquery.arguments.is_empty()
         && subquery.arguments.iter().all(plain)
         && is_row_wise(arena, subquery.root)

@@ -5,10 +5,10 @@
 //! for a single step, and for two steps together.
 
 use crate::arena::Arena;
-use crate::catalog::Catalog;
-use crate::expr::{Expr, SlotId, SubqueryKind};
+use crate::catalog::PlannerCatalog;
+use crate::expr::{Expr, SlotId, SubqueryResult};
 use crate::function::{Aggregation, Purity};
-use crate::physical::{Aggregate, Direction, DistinctEnds, Expand, Op, OpId, Operator, Step};
+use crate::physical::{Aggregate, Direction, DistinctEnds, Expand, ExpandStep, Op, OpId, Operator};
 
 use super::cost::Costs;
 use super::live_slots::for_each_expr;
@@ -16,7 +16,11 @@ use super::reachable::ReachableOperators;
 
 /// Sets [`VarExpand::distinct_ends`](crate::physical::VarExpand::distinct_ends) and replaces single steps, and two
 /// steps together, by [`DistinctEnds`] if duplicates make no difference. Needs the live slots.
-pub(crate) fn search_distinct_ends(arena: &mut Arena, root: Option<OpId>, catalog: &dyn Catalog) {
+pub(crate) fn search_distinct_ends(
+    arena: &mut Arena,
+    root: Option<OpId>,
+    catalog: &dyn PlannerCatalog,
+) {
     let costs = Costs::new(catalog);
     // The fraction of each operator's rows that remains.
     let mut remaining = vec![1.0; arena.operators.len()];
@@ -101,9 +105,10 @@ fn scale_estimates(arena: &mut Arena, mut remaining: Vec<f64>) {
             remaining[at] = remaining[input.index()];
             let rows = arena.operators[at].rows;
             // Long chains have infinite estimates.
-            arena.operators[at].rows = match rows.is_finite() {
-                true => rows * remaining[at],
-                false => arena.operators[input.index()].rows,
+            arena.operators[at].rows = if rows.is_finite() {
+                rows * remaining[at]
+            } else {
+                arena.operators[input.index()].rows
             };
         }
     }
@@ -116,7 +121,7 @@ fn search_steps(arena: &mut Arena, at: usize, stops_early: bool, costs: &Costs<'
     let (Op::Expand(expand), live) = (&chosen.op, &chosen.live) else {
         return;
     };
-    let step = |expand: &Expand| Step {
+    let step = |expand: &Expand| ExpandStep {
         direction: expand.direction,
         types: expand.types.clone(),
     };
@@ -163,9 +168,10 @@ fn distinct_rows(arena: &Arena, search: &DistinctEnds, paths: &Operator, costs: 
         Direction::Outgoing | Direction::Incoming => 1.0,
     };
     let ends = costs.relationships(&step.types, arena) * ends_of_each;
-    let searches = match paths.live.iter().all(|slot| *slot == search.to) {
-        true => 1.0,
-        false => arena.operators[search.input.index()].rows.max(1.0),
+    let searches = if paths.live.iter().all(|slot| *slot == search.to) {
+        1.0
+    } else {
+        arena.operators[search.input.index()].rows.max(1.0)
     };
     paths
         .rows
@@ -209,7 +215,7 @@ fn mark_tests(
     may_stop_early: &mut [bool],
 ) {
     if let Expr::Subquery(subquery) = expr
-        && subquery.kind == SubqueryKind::Exists
+        && subquery.kind == SubqueryResult::Exists
     {
         duplicates_ignored[subquery.root.index()] = true;
         may_stop_early[subquery.root.index()] = true;

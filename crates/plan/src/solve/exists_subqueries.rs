@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::arena::Arena;
-use crate::expr::{Expr, Kind, Subquery, SubqueryKind};
+use crate::expr::{Expr, Kind, Subquery, SubqueryResult};
 use crate::physical::{Degree, Op, OpId};
 
 /// The sub-plan of `EXISTS { … }` or `NOT EXISTS { … }` (true), if it can be decorrelated: it reads only slots from
@@ -19,7 +19,7 @@ pub(super) fn existence(predicate: &Expr, arena: &Arena) -> Option<(OpId, bool)>
         _ => return None,
     };
     let plain = |(slot, outside): &(_, Expr)| matches!(outside, Expr::Slot(same) if same == slot);
-    if subquery.kind != SubqueryKind::Exists || !subquery.arguments.iter().all(plain) {
+    if subquery.kind != SubqueryResult::Exists || !subquery.arguments.iter().all(plain) {
         return None;
     }
     // A sub-plan that runs per row is limited to one row; the limit is dropped, as it would apply to the whole chunk.

@@ -10,16 +10,16 @@ use crate::catalog::ProcedureMode;
 use crate::expr::{Expr, Kind, LabelRef, MapItem, PropRef, TypeRef};
 use crate::function::{Function, Purity};
 use crate::logical::{LogicalQuery, LogicalStep, QueryGraph, labels_of};
-use crate::physical::{CreateItem, CreatePattern, Properties, SetItem};
+use crate::physical::{CreateItem, CreatePattern, EntityChange, Properties};
 
 /// Some names, or all of them.
 #[derive(Clone, Debug)]
-struct Names<T> {
+struct NameSet<T> {
     all: bool,
     some: FxHashSet<T>,
 }
 
-impl<T> Default for Names<T> {
+impl<T> Default for NameSet<T> {
     fn default() -> Self {
         Self {
             all: false,
@@ -28,12 +28,12 @@ impl<T> Default for Names<T> {
     }
 }
 
-impl<T: Copy + Eq + std::hash::Hash> Names<T> {
+impl<T: Copy + Eq + std::hash::Hash> NameSet<T> {
     fn is_empty(&self) -> bool {
         !self.all && self.some.is_empty()
     }
 
-    fn meets(&self, other: &Self) -> bool {
+    fn intersects(&self, other: &Self) -> bool {
         (self.all && !other.is_empty())
             || (other.all && !self.is_empty())
             || self.some.iter().any(|one| other.some.contains(one))
@@ -51,11 +51,11 @@ pub(crate) struct Footprint {
     /// Nodes found regardless of their labels; or nodes created.
     nodes: bool,
     /// Labels by which nodes are found, or that are tested; labels created, set or removed.
-    labels: Names<LabelRef>,
+    labels: NameSet<LabelRef>,
     /// Types of relationships followed; of relationships created.
-    types: Names<TypeRef>,
+    types: NameSet<TypeRef>,
     /// Properties read of entities that other rows may share; properties changed.
-    properties: Names<PropRef>,
+    properties: NameSet<PropRef>,
     /// Entities are deleted; entities are read in any way.
     entities: bool,
     /// Anything: procedures, key-values.
@@ -88,10 +88,12 @@ impl Footprint {
         }
         self.everything
             || writes.everything
+            // Nodes that are found by a label are disturbed only by writes of that label, so bulk statements such as
+            // MATCH (:A) … CREATE (:B) need no barrier.
             || (self.nodes && writes.nodes)
-            || self.labels.meets(&writes.labels)
-            || self.types.meets(&writes.types)
-            || self.properties.meets(&writes.properties)
+            || self.labels.intersects(&writes.labels)
+            || self.types.intersects(&writes.types)
+            || self.properties.intersects(&writes.properties)
             || (self.entities && writes.entities)
     }
 
@@ -137,6 +139,7 @@ impl Footprint {
                 self.labels.some.extend(labels);
                 self.entities = true;
             }
+            // A sub-plan may read anything; a finer answer would save a barrier, a wrong one would change results.
             Expr::Subquery(_) => self.everything = true,
             Expr::Call { function, .. } => match function {
                 Function::Labels => {
@@ -173,20 +176,22 @@ impl Footprint {
         }
     }
 
-    fn write_item(&mut self, item: &SetItem) {
+    fn write_item(&mut self, item: &EntityChange) {
         match item {
-            SetItem::Property { name, .. } => {
+            EntityChange::Property { name, .. } => {
                 self.properties.some.insert(*name);
             }
-            SetItem::NestedProperty { path, .. }
-            | SetItem::RemoveProperty { path, .. }
-            | SetItem::Converge { path, .. } => {
+            EntityChange::NestedProperty { path, .. }
+            | EntityChange::RemoveProperty { path, .. }
+            | EntityChange::Converge { path, .. } => {
                 self.properties.some.extend(path.first());
             }
-            SetItem::DynamicProperty { .. } | SetItem::Replace { .. } | SetItem::Merge { .. } => {
+            EntityChange::DynamicProperty { .. }
+            | EntityChange::Replace { .. }
+            | EntityChange::Merge { .. } => {
                 self.properties.all = true;
             }
-            SetItem::AddLabels { labels, .. } | SetItem::RemoveLabels { labels, .. } => {
+            EntityChange::AddLabels { labels, .. } | EntityChange::RemoveLabels { labels, .. } => {
                 self.labels.some.extend(labels)
             }
         }
@@ -309,25 +314,25 @@ fn read_pattern(pattern: &CreatePattern, arena: &Arena, reads: &mut Footprint) {
     }
 }
 
-fn read_item(item: &SetItem, arena: &Arena, reads: &mut Footprint) {
+fn read_item(item: &EntityChange, arena: &Arena, reads: &mut Footprint) {
     match item {
-        SetItem::Property { value, .. } | SetItem::NestedProperty { value, .. } => {
+        EntityChange::Property { value, .. } | EntityChange::NestedProperty { value, .. } => {
             reads.read_expr(value, arena)
         }
-        SetItem::Converge { arguments, .. } => arguments
+        EntityChange::Converge { arguments, .. } => arguments
             .iter()
             .for_each(|value| reads.read_expr(value, arena)),
-        SetItem::DynamicProperty { name, value, .. } => {
+        EntityChange::DynamicProperty { name, value, .. } => {
             reads.read_expr(name, arena);
             reads.read_expr(value, arena);
         }
-        SetItem::Replace { value, .. } | SetItem::Merge { value, .. } => {
+        EntityChange::Replace { value, .. } | EntityChange::Merge { value, .. } => {
             reads.read_expr(value, arena);
             // Copies all properties of another entity.
             reads.properties.all |= !matches!(value, Expr::Map(_) | Expr::Param(_));
         }
-        SetItem::AddLabels { .. }
-        | SetItem::RemoveLabels { .. }
-        | SetItem::RemoveProperty { .. } => {}
+        EntityChange::AddLabels { .. }
+        | EntityChange::RemoveLabels { .. }
+        | EntityChange::RemoveProperty { .. } => {}
     }
 }

@@ -10,7 +10,7 @@ use isomer_value::IndexId;
 use crate::arena::Arena;
 use crate::expr::{AggregateCall, Comparison, Expr, LabelRef, PropRef, SlotId};
 use crate::function::Aggregation;
-use crate::physical::{IndexRange, IndexSeek, Op, OpId, SortKey, constant_count};
+use crate::physical::{IndexRange, NodeIndexSeek, Op, OpId, SortKey, constant_count};
 
 use super::cost::Costs;
 use super::{Flow, Planner};
@@ -215,7 +215,7 @@ fn read_index(
     let [input] = operator.op.children()[..] else {
         return;
     };
-    operator.op = Op::IndexSeek(IndexSeek {
+    operator.op = Op::IndexSeek(NodeIndexSeek {
         input,
         node: chain.node,
         label,

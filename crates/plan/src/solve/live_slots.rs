@@ -3,11 +3,11 @@
 use rustc_hash::FxHashSet;
 
 use crate::arena::Arena;
-use crate::error::{ErrorKind, PlanError};
+use crate::error::{PlanError, PlanErrorKind};
 use crate::expr::{Expr, SlotId};
 use crate::physical::{
-    CreateItem, CreatePattern, IndexRange, Op, OpId, Operator, Properties, SeekBound, SeekKeys,
-    SetItem,
+    CreateItem, CreatePattern, EntityChange, IndexRange, Op, OpId, Operator, Properties, SeekBound,
+    SeekKeys,
 };
 
 type Slots = FxHashSet<SlotId>;
@@ -32,12 +32,14 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
             continue;
         }
         let need = std::mem::take(&mut needs[at]);
+        // Pruned before its own needs are collected: what it no longer computes needs nothing below.
         prune(&mut arena.operators[at].op, &need);
         let op = &arena.operators[at].op;
         let below = needs_below(arena, op, &need)?;
         if matches!(op, Op::Argument)
             && let Some(outer) = arena.outer_of.get(&OpId(at as u32))
         {
+            // The element of a FOREACH comes from the loop, not from the row around it.
             let own = |slot: &&SlotId| elements.contains(&(*outer, **slot));
             needs[outer.index()].extend(below.iter().filter(|slot| !own(slot)));
         }
@@ -78,6 +80,7 @@ fn needs_below(arena: &Arena, op: &Op, need: &Slots) -> Result<Slots, PlanError>
     let own = writes(op);
     let passed_on = need.iter().copied().filter(|slot| !own.contains(slot));
     let mut below: Slots = passed_on.collect();
+    // An aggregation passes on nothing but its results: the binder rejects most such statements, this check the rest.
     if matches!(op, Op::Aggregate(_))
         && let Some(lost) = below.iter().next()
     {
@@ -92,7 +95,7 @@ fn needs_below(arena: &Arena, op: &Op, need: &Slots) -> Result<Slots, PlanError>
             below.remove(slot);
         }),
         // A property may read a node created before it.
-        Op::Create { pattern, .. } => super::created_slots(pattern).for_each(|slot| {
+        Op::Create { pattern, .. } => pattern.slots().for_each(|slot| {
             below.remove(&slot);
         }),
         _ => {}
@@ -141,7 +144,7 @@ fn written_below(arena: &Arena) -> Vec<Slots> {
 fn lost_slot(arena: &Arena, slot: SlotId) -> PlanError {
     let name = &arena.slots[slot.index()].name;
     PlanError {
-        kind: ErrorKind::SyntaxError,
+        kind: PlanErrorKind::SyntaxError,
         detail: "AmbiguousAggregationExpression",
         message: format!("`{name}` is used after an aggregation that does not keep it"),
         span: None,
@@ -254,8 +257,8 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
         Op::Unwind { element, .. } => vec![*element],
         Op::ProcedureCall(call) => call.yields.iter().map(|(_, slot)| *slot).collect(),
         Op::LoadCsv { row, .. } => vec![*row],
-        Op::Create { pattern, .. } => super::created_slots(pattern).collect(),
-        Op::Merge(merge) => super::created_slots(&merge.create).collect(),
+        Op::Create { pattern, .. } => pattern.slots().collect(),
+        Op::Merge(merge) => merge.create.slots().collect(),
         Op::Show { slots, .. } => slots.clone(),
         Op::OptionalApply { nulls, .. } => nulls.clone(),
         Op::Argument
@@ -377,7 +380,7 @@ pub(super) fn for_each_read(op: &Op, visit: &mut dyn FnMut(SlotId)) {
 
 /// The ends of relationships to create that were bound before.
 fn for_each_bound_end(pattern: &CreatePattern, visit: &mut dyn FnMut(SlotId)) {
-    let made: Slots = super::created_slots(pattern).collect();
+    let made: Slots = pattern.slots().collect();
     for item in &pattern.items {
         if let CreateItem::Relationship(relationship) = item {
             [relationship.source, relationship.target]
@@ -517,16 +520,16 @@ fn visit_created<'o>(pattern: &'o CreatePattern, visit: &mut dyn FnMut(&'o Expr)
     }
 }
 
-fn visit_item<'o>(item: &'o SetItem, visit: &mut dyn FnMut(&'o Expr)) {
+fn visit_item<'o>(item: &'o EntityChange, visit: &mut dyn FnMut(&'o Expr)) {
     match item {
-        SetItem::Property { entity, value, .. }
-        | SetItem::NestedProperty { entity, value, .. }
-        | SetItem::Replace { entity, value }
-        | SetItem::Merge { entity, value } => {
+        EntityChange::Property { entity, value, .. }
+        | EntityChange::NestedProperty { entity, value, .. }
+        | EntityChange::Replace { entity, value }
+        | EntityChange::Merge { entity, value } => {
             visit(entity);
             visit(value);
         }
-        SetItem::DynamicProperty {
+        EntityChange::DynamicProperty {
             entity,
             name,
             value,
@@ -535,15 +538,15 @@ fn visit_item<'o>(item: &'o SetItem, visit: &mut dyn FnMut(&'o Expr)) {
             visit(name);
             visit(value);
         }
-        SetItem::Converge {
+        EntityChange::Converge {
             entity, arguments, ..
         } => {
             visit(entity);
             arguments.iter().for_each(visit);
         }
-        SetItem::AddLabels { entity, .. }
-        | SetItem::RemoveLabels { entity, .. }
-        | SetItem::RemoveProperty { entity, .. } => {
+        EntityChange::AddLabels { entity, .. }
+        | EntityChange::RemoveLabels { entity, .. }
+        | EntityChange::RemoveProperty { entity, .. } => {
             visit(entity);
         }
     }

@@ -25,11 +25,11 @@ mod selectivity;
 use rustc_hash::FxHashSet;
 
 use crate::arena::Arena;
-use crate::catalog::Catalog;
-use crate::error::{ErrorKind, PlanError};
+use crate::catalog::PlannerCatalog;
+use crate::error::{PlanError, PlanErrorKind};
 use crate::expr::{AggregateCall, Arithmetic, Expr, SlotId};
 use crate::logical::{LogicalQuery, LogicalStep, MergeStep, QueryGraph};
-use crate::physical::{self, Merge, Op, OpId, ProcedureCall, SortKey, constant_count};
+use crate::physical::{self, MatchOrCreate, Op, OpId, ProcedureCall, SortKey, constant_count};
 
 use cost::Costs;
 use footprint::Footprint;
@@ -47,7 +47,7 @@ const MAX_PATTERN: usize = 2_000;
 
 fn too_large(message: String) -> PlanError {
     PlanError {
-        kind: ErrorKind::Limit,
+        kind: PlanErrorKind::Limit,
         detail: "QueryTooLarge",
         message,
         span: None,
@@ -104,7 +104,7 @@ pub(crate) struct Planning {
 /// Plans the query of the statement, up to the result.
 pub(crate) fn plan_statement(
     arena: &mut Arena,
-    catalog: &dyn Catalog,
+    catalog: &dyn PlannerCatalog,
     query: LogicalQuery,
     planning: Planning,
 ) -> Result<OpId> {
@@ -132,7 +132,7 @@ pub(crate) fn plan_statement(
 /// Plans a sub-plan of an expression.
 pub(crate) fn plan_subquery(
     arena: &mut Arena,
-    catalog: &dyn Catalog,
+    catalog: &dyn PlannerCatalog,
     query: LogicalQuery,
     arguments: &[SlotId],
     first_only: bool,
@@ -153,7 +153,7 @@ pub(crate) fn plan_subquery(
 }
 
 impl<'p> Planner<'p> {
-    fn new(arena: &'p mut Arena, catalog: &'p dyn Catalog) -> Self {
+    fn new(arena: &'p mut Arena, catalog: &'p dyn PlannerCatalog) -> Self {
         Self {
             arena,
             costs: Costs::new(catalog),
@@ -286,9 +286,9 @@ impl<'p> Planner<'p> {
             Start::Outer(flow.op, &flow.bound),
         )?;
         let rows = self.rows(flow) * self.rows(&right).max(1.0);
-        flow.bound.extend(created_slots(&create));
+        flow.bound.extend(create.slots());
         let merge = |input| {
-            Op::Merge(Merge {
+            Op::Merge(MatchOrCreate {
                 input,
                 matching: right.op,
                 create,
@@ -403,10 +403,13 @@ fn plan_step(planner: &mut Planner<'_>, flow: &mut Flow, step: LogicalStep) -> R
     add_barriers(planner, flow, &step);
     let rows = planner.rows(flow);
     match step {
-        LogicalStep::Match { graph, optional } => match optional {
-            true => optional_match(planner, flow, graph)?,
-            false => required_match(planner, flow, graph)?,
-        },
+        LogicalStep::Match { graph, optional } => {
+            if optional {
+                optional_match(planner, flow, graph)?
+            } else {
+                required_match(planner, flow, graph)?
+            }
+        }
         LogicalStep::Filter(predicates) => planner.filter(flow, predicates),
         LogicalStep::Project(columns) => project(planner, flow, columns),
         LogicalStep::Aggregate { keys, aggregates } => aggregate(planner, flow, keys, aggregates),
@@ -468,7 +471,7 @@ fn plan_step(planner: &mut Planner<'_>, flow: &mut Flow, step: LogicalStep) -> R
         }
         LogicalStep::Apply { query } => apply(planner, flow, query)?,
         LogicalStep::Create(pattern) => {
-            flow.bound.extend(created_slots(&pattern));
+            flow.bound.extend(pattern.slots());
             planner.push(flow, |input| Op::Create { input, pattern }, rows);
         }
         LogicalStep::Merge(merge) => planner.merge(flow, *merge)?,
@@ -685,12 +688,4 @@ fn sum(skip: &Expr, limit: &Expr) -> Expr {
             right: Box::new(limit.clone()),
         },
     }
-}
-
-fn created_slots(pattern: &physical::CreatePattern) -> impl Iterator<Item = SlotId> + '_ {
-    let items = pattern.items.iter().map(|item| match item {
-        physical::CreateItem::Node(node) => node.node,
-        physical::CreateItem::Relationship(relationship) => relationship.relationship,
-    });
-    items.chain(pattern.paths.iter().map(|(slot, _)| *slot))
 }

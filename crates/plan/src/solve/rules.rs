@@ -97,6 +97,7 @@ fn push_filter(done: &mut Vec<LogicalStep>, predicates: Vec<Expr>) {
     for predicate in predicates {
         conjuncts(predicate, &mut terms);
     }
+    // Each conjunct moves alone: one that must stay does not hold the others back.
     let mut left = Vec::new();
     for term in terms {
         match place_for(done, &term) {
@@ -129,6 +130,8 @@ fn place_for(done: &[LogicalStep], term: &Expr) -> Option<usize> {
             LogicalStep::Project(columns)
                 if columns.iter().all(|(slot, _)| !reads.contains(slot)) => {}
             LogicalStep::Distinct(slots) if reads.iter().all(|slot| slots.contains(slot)) => {}
+            // A sort keeps all rows, and other filters only drop some: the order of tests does not change which rows
+            // pass all.
             LogicalStep::Sort(_) | LogicalStep::Filter(_) => {}
             _ => return None,
         }

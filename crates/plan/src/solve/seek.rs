@@ -10,7 +10,7 @@ use crate::arena::Arena;
 use crate::catalog::{IndexInfo, ValueFacts};
 use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest};
 use crate::function::Function;
-use crate::physical::{IndexRange, IndexSeek, Op, OpId, SeekBound, SeekKeys};
+use crate::physical::{IndexRange, NodeIndexSeek, Op, OpId, SeekBound, SeekKeys};
 use crate::schema::PropertyPath;
 
 /// An access path.
@@ -61,7 +61,7 @@ impl Access {
                 index,
                 prefix,
                 range,
-            } => Op::IndexSeek(IndexSeek {
+            } => Op::IndexSeek(NodeIndexSeek {
                 input,
                 node,
                 label,
@@ -155,6 +155,7 @@ pub(crate) fn best_access(
             });
         }
     }
+    // An access by label makes the predicate that requires this label superfluous: it is covered.
     let mut said = label_predicates(facts, node);
     for label in facts.labels {
         let count = costs.nodes(Some(*label), arena);
@@ -175,6 +176,8 @@ pub(crate) fn best_access(
                         label: *label,
                         keys,
                     },
+                    // A key finds at most one node: a little less than a row, so that it wins against an index with
+                    // the same estimate.
                     rows: rows * 0.9,
                     covers,
                 });
@@ -224,6 +227,7 @@ fn index_accesses(
     let Some(known) = costs.catalog.label(arena.label_name(label)) else {
         return Vec::new();
     };
+    // Reading the indexes of a label costs a lookup in the catalog: only if one of them could be used.
     if tests.is_empty() {
         return Vec::new();
     }
@@ -291,6 +295,7 @@ fn index_access(
             covers.push(position);
             continue;
         }
+        // All components of a unique index are given: one node at most, whatever the statistics say.
         let whole = index.unique && prefix.len() + 1 == index.paths.len();
         if let Some((next, part, covered)) = range_of(
             &here,

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use isomer_value::equality::{Comparison, compare};
+use isomer_value::equality::{ComparisonResult, compare};
 use isomer_value::order::cmp_order;
 use isomer_value::{Value, equality::equal};
 
@@ -38,6 +38,8 @@ impl ValueFacts {
         if let Some((_, count)) = self.common.iter().find(known) {
             return self.share(*count);
         }
+        // The remaining values share the remaining nodes evenly: the common ones, which would distort this, are
+        // listed.
         let common: f64 = self.common.iter().map(|(_, count)| count).sum();
         let others = self.distinct - self.common.len() as f64;
         if others < 0.5 {
@@ -62,7 +64,7 @@ impl ValueFacts {
             _ => None,
         };
         let comparable = |value: &Value| {
-            kind.is_none_or(|kind| !matches!(compare(value, kind), Comparison::Unknown))
+            kind.is_none_or(|kind| !matches!(compare(value, kind), ComparisonResult::Unknown))
         };
         let of_kind: Vec<&Value> = self.bounds.iter().filter(|one| comparable(one)).collect();
         if of_kind.len() < 2 {
@@ -76,6 +78,7 @@ impl ValueFacts {
             RangeBound::At(value) => place(&of_kind, value),
             _ => 1.0,
         };
+        // The histogram has equal depth: each of its intervals holds the same number of nodes.
         let parts = (of_kind.len() - 1) as f64 / (self.bounds.len() - 1) as f64;
         self.share(((to - from).max(0.0) * parts * self.present).max(0.5))
     }
@@ -105,6 +108,7 @@ fn place(bounds: &[&Value], value: &Value) -> f64 {
     if below == bounds.len() {
         return 1.0;
     }
+    // Within an interval, numbers are assumed to be spread evenly; of other values nothing is known.
     let within = match (
         number(bounds[below - 1]),
         number(bounds[below]),

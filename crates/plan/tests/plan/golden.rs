@@ -18,10 +18,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use isomer_plan::catalog::{
-    Catalog, IndexFacts, MockCatalog, ProcedureField, ProcedureMode, ProcedureSignature, ValueFacts,
+    IndexFacts, MockCatalog, PlannerCatalog, ProcedureField, ProcedureMode, ProcedureSignature,
+    ValueFacts,
 };
 use isomer_plan::expr::Kind;
-use isomer_plan::{Options, explain, prepare};
+use isomer_plan::{PlanningOptions, explain, prepare};
 use isomer_value::Value;
 
 fn catalog(header: &str) -> MockCatalog {
@@ -111,7 +112,7 @@ fn field(name: &str, kind: Kind) -> ProcedureField {
 }
 
 fn outcome(query: &str, catalog: &MockCatalog) -> String {
-    match prepare(query, catalog, &Options::default()) {
+    match prepare(query, catalog, &PlanningOptions::default()) {
         Ok(plan) => {
             let mut out = explain::text(&plan);
             assert_eq!(

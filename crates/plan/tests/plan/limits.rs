@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use isomer_plan::catalog::MockCatalog;
-use isomer_plan::{ErrorKind, Options, PlanError, prepare};
+use isomer_plan::{PlanError, PlanErrorKind, PlanningOptions, prepare};
 
 fn outcome(text: &str) -> Result<(), PlanError> {
     let catalog = MockCatalog::new()
         .with_label("User", 1_000)
         .with_type("FRIEND", 5_000);
     let started = Instant::now();
-    let result = prepare(text, &catalog, &Options::default()).map(|_| ());
+    let result = prepare(text, &catalog, &PlanningOptions::default()).map(|_| ());
     // Debug builds on a busy machine: far above the usual milliseconds, and low enough to catch superlinear growth.
     assert!(
         started.elapsed() < Duration::from_secs(20),
@@ -22,7 +22,7 @@ fn outcome(text: &str) -> Result<(), PlanError> {
 
 fn refused_for_its_size(text: &str) {
     let error = outcome(text).expect_err("too large");
-    assert_eq!(error.kind, ErrorKind::Limit, "{error}");
+    assert_eq!(error.kind, PlanErrorKind::Limit, "{error}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn the_deepest_expressions_that_parse_are_planned() {
         ];
         for text in texts {
             if let Err(error) = outcome(&text) {
-                assert_eq!(error.kind, ErrorKind::Limit, "{error}");
+                assert_eq!(error.kind, PlanErrorKind::Limit, "{error}");
             }
         }
     }

@@ -1,8 +1,8 @@
 //! What a plan reports about itself: columns, parameters, class, notices, EXPLAIN as a value.
 
-use isomer_plan::catalog::{Catalog, MockCatalog};
-use isomer_plan::physical::{Body, Mode, StatementClass};
-use isomer_plan::{Options, Plan, explain, prepare};
+use isomer_plan::catalog::{MockCatalog, PlannerCatalog};
+use isomer_plan::physical::{Mode, PlanBody, StatementClass};
+use isomer_plan::{Plan, PlanningOptions, explain, prepare};
 use isomer_value::Value;
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ fn plan(text: &str) -> Arc<Plan> {
     let catalog = MockCatalog::new()
         .with_label("User", 1_000)
         .with_type("FRIEND", 5_000);
-    prepare(text, &catalog, &Options::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
+    prepare(text, &catalog, &PlanningOptions::default())
+        .unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn columns(text: &str) -> Vec<String> {
@@ -73,7 +74,7 @@ fn the_class_covers_all_effects_of_a_statement() {
 
 #[test]
 fn lookups_by_key_need_no_pipeline() {
-    let is_point = |text: &str| matches!(plan(text).body, Body::PointRead(_));
+    let is_point = |text: &str| matches!(plan(text).body, PlanBody::PointRead(_));
     assert!(is_point("MATCH (u:User {_key: $k}) RETURN u"));
     assert!(is_point(
         "MATCH (u:User) WHERE u._key = 7 RETURN u.a AS a, u.b + 1"
@@ -85,13 +86,13 @@ fn lookups_by_key_need_no_pipeline() {
     assert!(!is_point(
         "MATCH (u:User {_key: $k}) RETURN size([(u)-->(f) | f])"
     ));
-    let options = Options {
+    let options = PlanningOptions {
         no_point_reads: true,
-        ..Options::default()
+        ..PlanningOptions::default()
     };
     let catalog = MockCatalog::new();
     let piped = prepare("MATCH (u:User {_key: $k}) RETURN u", &catalog, &options).expect("a plan");
-    assert!(matches!(piped.body, Body::Pipeline(_)));
+    assert!(matches!(piped.body, PlanBody::Pipeline(_)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use isomer_exec::{Call, ExecError, Procedure};
+use isomer_exec::{CallContext, ExecError, Procedure};
 use isomer_plan::catalog::{ProcedureField, ProcedureMode, ProcedureSignature};
 use isomer_plan::expr::Kind;
 use isomer_value::Value;
@@ -116,7 +116,11 @@ impl Procedure for TableProcedure {
         &self.signature
     }
 
-    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> std::result::Result<(), ExecError> {
+    fn call(
+        &self,
+        arguments: &[Value],
+        call: &mut CallContext<'_>,
+    ) -> std::result::Result<(), ExecError> {
         let fits = |given: &Value, asked: &Value| match (given.to_f64(), asked.to_f64()) {
             (Some(given), Some(asked)) => given == asked,
             _ => given == asked,

@@ -336,9 +336,10 @@ fn check(
             for _ in 0..count {
                 lasts &= check(&mut body, named, depth_left)?;
             }
-            return match body.is_at_end() {
-                true => Ok(lasts),
-                false => Err(body.corrupt("bytes follow a list")),
+            return if body.is_at_end() {
+                Ok(lasts)
+            } else {
+                Err(body.corrupt("bytes follow a list"))
             };
         }
         MAP => {
@@ -353,9 +354,10 @@ fn check(
                 named(prop)?;
                 lasts &= check(&mut body, named, depth_left)?;
             }
-            return match body.is_at_end() {
-                true => Ok(lasts),
-                false => Err(body.corrupt("bytes follow a map")),
+            return if body.is_at_end() {
+                Ok(lasts)
+            } else {
+                Err(body.corrupt("bytes follow a map"))
             };
         }
         // The rarer types are constructed and dropped; none of them contains a name or another value.

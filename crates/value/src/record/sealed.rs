@@ -82,9 +82,10 @@ impl RecordSealer {
     /// The properties of all collected records, in order; starts a new batch.
     pub fn finish(&mut self) -> impl Iterator<Item = Map> {
         // After a full batch, expect the next one to be as large.
-        let next = match self.is_full() {
-            true => Vec::with_capacity(self.bytes.len()),
-            false => Vec::new(),
+        let next = if self.is_full() {
+            Vec::with_capacity(self.bytes.len())
+        } else {
+            Vec::new()
         };
         let bytes = std::mem::replace(&mut self.bytes, next);
         let records = std::mem::take(&mut self.records);

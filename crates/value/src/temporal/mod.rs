@@ -105,7 +105,7 @@ impl Kind {
 
 /// A temporal function of the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function(Operation);
+pub struct TemporalFunction(Operation);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
@@ -121,7 +121,7 @@ enum Operation {
     InSeconds,
 }
 
-impl Function {
+impl TemporalFunction {
     /// Calls the function. Null arguments give null.
     ///
     /// # Errors
@@ -170,14 +170,14 @@ impl Function {
 /// with `.transaction`, `.statement`, `.realtime` and `.truncate`; `datetime.fromepoch`, `datetime.fromepochmillis`;
 /// `duration`, `duration.between`, `duration.inMonths`, `duration.inDays`, `duration.inSeconds`. The caller's [`Now`]
 /// determines which clock the first three read.
-pub fn function(name: &str) -> Option<Function> {
+pub fn function(name: &str) -> Option<TemporalFunction> {
     let (head, tail) = name.split_once('.').unwrap_or((name, ""));
     let is = |text: &str, wanted: &str| text.eq_ignore_ascii_case(wanted);
     let found = |tails: &[(&str, Operation)]| {
         tails
             .iter()
             .find(|(own, _)| is(tail, own))
-            .map(|(_, operation)| Function(*operation))
+            .map(|(_, operation)| TemporalFunction(*operation))
     };
     if let Some(kind) = Kind::ALL.into_iter().find(|kind| is(head, kind.function())) {
         let of_kind = found(&[

@@ -53,13 +53,14 @@ impl ZonedDateTime {
         offset: Offset,
         zone: TimeZone,
     ) -> Result<Self, ValueError> {
-        match offsets_at(&zone, local).contains(&Some(offset)) {
-            true => Ok(Self {
+        if offsets_at(&zone, local).contains(&Some(offset)) {
+            Ok(Self {
                 local,
                 offset,
                 zone,
-            }),
-            false => Self::of_local(local, zone),
+            })
+        } else {
+            Self::of_local(local, zone)
         }
     }
 
@@ -200,9 +201,10 @@ pub(super) fn offsets_at(zone: &TimeZone, local: civil::DateTime) -> [Option<Off
 
 /// The offset of `zone` at an instant. Beyond the library's instants no zone changes any more.
 fn offset_at(zone: &TimeZone, seconds: i64) -> Offset {
-    let instant = Timestamp::from_second(seconds).unwrap_or(match seconds < 0 {
-        true => Timestamp::MIN,
-        false => Timestamp::MAX,
+    let instant = Timestamp::from_second(seconds).unwrap_or(if seconds < 0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
     });
     zone.to_offset(instant)
 }

@@ -9,7 +9,7 @@ use std::{
 use crate::support::{any_float, any_int, any_value};
 use isomer_value::{
     GroupKey, LabelId, Map, NameTable, PropId, Value,
-    equality::{Comparison, compare, equal, equivalent},
+    equality::{ComparisonResult, compare, equal, equivalent},
     key,
     order::cmp_order,
     record::{RecordBuilder, RecordRef, decode_value, encode_value},
@@ -151,7 +151,7 @@ proptest! {
         if near {
             prop_assert!(equivalent(&a, &b));
         }
-        if let (Comparison::Ordered(order), false) = (compare(&a, &b), matches!(a, Value::List(_))) {
+        if let (ComparisonResult::Ordered(order), false) = (compare(&a, &b), matches!(a, Value::List(_))) {
             prop_assert_eq!(order, cmp_order(&a, &b));
         }
         prop_assert_eq!(equal(&a, &b), equal(&b, &a));

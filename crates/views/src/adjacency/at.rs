@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_value::TypeId;
 
 use super::{AdjacencyBase, Link, overlay};
-use crate::{side::Side, slot::Pinned};
+use crate::{side::AdjacencySide, slot::Pinned};
 
 /// The relationships of one type, or of several, seen from one end at one version. Cheap to clone; may be
 /// used from any thread and kept as long as needed.
@@ -25,7 +25,7 @@ enum Parts {
 #[derive(Clone)]
 struct Part {
     type_id: TypeId,
-    side: Side,
+    side: AdjacencySide,
     pinned: Pinned<AdjacencyBase>,
 }
 
@@ -46,7 +46,7 @@ impl LinkScratch {
 
 /// The relationships of a node: two slices of equal length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Links<'s> {
+pub struct NodeLinks<'s> {
     /// The other ends, ascending.
     pub others: &'s [u32],
     /// The relationships; ascending among parallel relationships.
@@ -54,7 +54,7 @@ pub struct Links<'s> {
 }
 
 impl AdjacencyAt {
-    pub(crate) fn one(type_id: TypeId, side: Side, pinned: Pinned<AdjacencyBase>) -> Self {
+    pub(crate) fn one(type_id: TypeId, side: AdjacencySide, pinned: Pinned<AdjacencyBase>) -> Self {
         Self(Parts::One(Part {
             type_id,
             side,
@@ -82,20 +82,20 @@ impl AdjacencyAt {
     /// As [`AdjacencyAt::neighbours`], with the relationship ids; requires
     /// [`AdjacencyAt::has_relationships`].
     #[inline]
-    pub fn relationships<'s>(&'s self, node: u32, scratch: &'s mut LinkScratch) -> Links<'s> {
+    pub fn relationships<'s>(&'s self, node: u32, scratch: &'s mut LinkScratch) -> NodeLinks<'s> {
         match &self.0 {
-            Parts::One(part) if !part.pinned.touched(node) => Links {
+            Parts::One(part) if !part.pinned.touched(node) => NodeLinks {
                 others: part.pinned.base().others(node),
                 ids: part.pinned.base().ids(node),
             },
             Parts::One(part) => {
                 part.overlay(node, scratch);
-                Links {
+                NodeLinks {
                     others: &scratch.others,
                     ids: &scratch.ids,
                 }
             }
-            Parts::Many(_) => Links {
+            Parts::Many(_) => NodeLinks {
                 others: &[],
                 ids: &[],
             },
@@ -160,7 +160,7 @@ impl AdjacencyAt {
     }
 
     /// The end from which relationships are seen, for a view of one type.
-    pub fn side(&self) -> Option<Side> {
+    pub fn side(&self) -> Option<AdjacencySide> {
         match &self.0 {
             Parts::One(part) => Some(part.side),
             Parts::Many(_) => None,

@@ -11,7 +11,7 @@ use super::{
     base::{CHUNK_NODES, Chunk, ChunkRows},
     overlay,
 };
-use crate::{build::Effort, error::ViewError, id::small, side::Side, slot::Generation};
+use crate::{build::Effort, error::ViewError, id::small, side::AdjacencySide, slot::Generation};
 
 /// Relationships read per batch.
 const BATCH: usize = 8192;
@@ -167,7 +167,7 @@ impl Gathered {
 pub(crate) fn build(
     tx: &Transaction,
     type_id: TypeId,
-    side: Side,
+    side: AdjacencySide,
     with_ids: bool,
     effort: &mut Effort<'_>,
 ) -> Result<AdjacencyBase, ViewError> {
@@ -180,8 +180,8 @@ pub(crate) fn build(
         tx.scan_relationships(Some(type_id), after, BATCH, &mut rows)?;
         for row in &rows {
             let (node, other) = match side {
-                Side::Out => (row.source, row.target),
-                Side::In => (row.target, row.source),
+                AdjacencySide::Out => (row.source, row.target),
+                AdjacencySide::In => (row.target, row.source),
             };
             let ids = (small(node.0), small(other.0), small(row.id.0));
             let (Some(node), Some(other), Some(id)) = ids else {

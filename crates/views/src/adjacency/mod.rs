@@ -6,7 +6,7 @@ mod build;
 mod overlay;
 mod stored;
 
-pub use at::{AdjacencyAt, LinkScratch, Links};
+pub use at::{AdjacencyAt, LinkScratch, NodeLinks};
 pub(crate) use base::{AdjacencyBase, Link};
 pub(crate) use build::{build, merge, transpose};
 pub(crate) use stored::AdjacencyWriter;

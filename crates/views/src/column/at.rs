@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use isomer_value::{PropId, Value};
 
 use super::{
-    Cell, PAGE_ROWS, Page,
+    Cell, ColumnPage, PAGE_ROWS,
     base::{ColumnBase, Folding},
     page::bit,
 };
@@ -52,7 +52,7 @@ impl ColumnAt {
 
     /// The pages of the base, by number; page `p` holds the nodes from `4096 p` on. `None` if no node of the
     /// page has the label.
-    pub fn pages(&self) -> &[Option<Arc<Page>>] {
+    pub fn pages(&self) -> &[Option<Arc<ColumnPage>>] {
         &self.inner.pinned.base().pages
     }
 

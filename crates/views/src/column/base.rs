@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_data::{ConvergentOwner, DataError, GraphRead, ScalarField, Transaction};
 use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 
-use super::{Cell, CellChange, PAGE_ROWS, Page, cell_of, page::PageCells};
+use super::{Cell, CellChange, ColumnPage, PAGE_ROWS, cell_of, page::PageCells};
 use crate::{
     Owner,
     build::Effort,
@@ -19,13 +19,13 @@ use crate::{
 ///
 /// Shape: page `n / 4096` holds node `n`, or is absent if none of its nodes has the label.
 pub(crate) struct ColumnBase {
-    pub(crate) pages: Vec<Option<Arc<Page>>>,
+    pub(crate) pages: Vec<Option<Arc<ColumnPage>>>,
     bytes: usize,
     count: u64,
 }
 
 impl ColumnBase {
-    pub(crate) fn new(pages: Vec<Option<Arc<Page>>>) -> Self {
+    pub(crate) fn new(pages: Vec<Option<Arc<ColumnPage>>>) -> Self {
         let standing = || pages.iter().flatten();
         Self {
             bytes: pages.capacity() * 8 + standing().map(|page| page.bytes()).sum::<usize>(),
@@ -35,7 +35,7 @@ impl ColumnBase {
     }
 
     #[inline]
-    pub(crate) fn page(&self, node: u32) -> Option<&Page> {
+    pub(crate) fn page(&self, node: u32) -> Option<&ColumnPage> {
         self.pages.get(node as usize / PAGE_ROWS)?.as_deref()
     }
 
@@ -212,7 +212,7 @@ fn of_relationships(
 /// Builds a column from cells in row order.
 #[derive(Default)]
 pub(crate) struct ColumnMaking {
-    pages: Vec<Option<Arc<Page>>>,
+    pages: Vec<Option<Arc<ColumnPage>>>,
     cells: PageCells,
     number: usize,
     finished: Vec<(usize, PageCells)>,
@@ -284,7 +284,7 @@ fn of_nodes(
 
 /// Stores a page at its index.
 fn place(
-    pages: &mut Vec<Option<Arc<Page>>>,
+    pages: &mut Vec<Option<Arc<ColumnPage>>>,
     number: usize,
     cells: PageCells,
     effort: &mut Effort<'_>,

@@ -9,5 +9,5 @@ mod stored;
 pub use at::ColumnAt;
 pub(crate) use base::{ColumnBase, build, merge};
 pub(crate) use cell::{CellChange, cell_at, cell_of};
-pub use page::{Cell, PAGE_ROWS, Page, PageBits, PageValues};
+pub use page::{Cell, ColumnPage, PAGE_ROWS, PageBits, PageValues};
 pub(crate) use stored::ColumnWriter;

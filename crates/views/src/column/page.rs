@@ -13,7 +13,7 @@ pub type PageBits = [u64; PAGE_ROWS / 64];
 
 /// The values of nodes `4096 p .. 4096 (p + 1)` at a column's path.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct ColumnPage {
     members: PageBits,
     valid: PageBits,
     values: PageValues,
@@ -22,7 +22,7 @@ pub struct Page {
     bytes: usize,
 }
 
-/// Values by row; undefined for a row that is not [valid](Page::valid).
+/// Values by row; undefined for a row that is not [valid](ColumnPage::valid).
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // each variant's doc line describes its fields
 pub enum PageValues {
@@ -72,7 +72,7 @@ fn set_bit(bits: &mut PageBits, row: usize) {
     bits[row / 64] |= 1 << (row % 64);
 }
 
-impl Page {
+impl ColumnPage {
     /// Whether a row's node has the label.
     #[inline]
     pub fn is_member(&self, row: usize) -> bool {
@@ -167,7 +167,7 @@ pub(crate) struct PageCells {
 
 impl PageCells {
     /// The cells of a page, for modification.
-    pub(crate) fn of(page: &Page) -> Self {
+    pub(crate) fn of(page: &ColumnPage) -> Self {
         let rows = (0..PAGE_ROWS).filter(|row| page.is_member(*row));
         Self {
             cells: rows.map(|row| (row as u16, page.cell(row))).collect(),
@@ -195,7 +195,7 @@ impl PageCells {
     }
 
     /// The page, or `None` if none of its nodes has the label.
-    pub(crate) fn finish(self) -> Option<Page> {
+    pub(crate) fn finish(self) -> Option<ColumnPage> {
         if self.cells.is_empty() {
             return None;
         }
@@ -215,8 +215,8 @@ impl PageCells {
             }
         }
         let values = PageValues::of(kept);
-        let bytes = size_of::<Page>() + odd.len() * 2 + values.bytes();
-        Some(Page {
+        let bytes = size_of::<ColumnPage>() + odd.len() * 2 + values.bytes();
+        Some(ColumnPage {
             members,
             valid,
             values,
@@ -362,7 +362,7 @@ pub(super) fn heap_bytes(value: &Value) -> usize {
 mod tests {
     use super::*;
 
-    fn page(values: &[Value]) -> Page {
+    fn page(values: &[Value]) -> ColumnPage {
         let mut cells = PageCells::default();
         for (at, value) in values.iter().enumerate() {
             cells.push(at * 3, Cell::Value(value.clone()));
@@ -370,7 +370,7 @@ mod tests {
         cells.finish().unwrap()
     }
 
-    fn shape(page: &Page) -> &'static str {
+    fn shape(page: &ColumnPage) -> &'static str {
         match page.values() {
             PageValues::Nothing => "nothing",
             PageValues::Int8 { .. } => "int8",

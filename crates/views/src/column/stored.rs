@@ -23,7 +23,7 @@ use isomer_value::{
 };
 
 use super::{
-    Cell, ColumnBase, PAGE_ROWS, Page,
+    Cell, ColumnBase, ColumnPage, PAGE_ROWS,
     page::{PageBits, PageCells, bit},
 };
 use crate::{
@@ -82,9 +82,10 @@ impl Stored for ColumnBase {
         for _ in 0..count {
             effort.check()?;
             let block = blocks.expect(effort)?;
-            let page = match block.is_empty() {
-                true => None,
-                false => take_page(block, catalog).ok_or_else(malformed)?.finish(),
+            let page = if block.is_empty() {
+                None
+            } else {
+                take_page(block, catalog).ok_or_else(malformed)?.finish()
             };
             if let Some(page) = &page {
                 effort.reserve(page.bytes())?;
@@ -192,7 +193,7 @@ fn push_head(writer: &mut Writer, page_count: u32) -> Result<(), SegmentError> {
     writer.block(&head)
 }
 
-fn push_page(page: &Page, catalog: &Catalog, block: &mut Vec<u8>) -> Result<(), ValueError> {
+fn push_page(page: &ColumnPage, catalog: &Catalog, block: &mut Vec<u8>) -> Result<(), ValueError> {
     for bits in [page.members(), page.valid()] {
         for word in bits.iter() {
             block.extend_from_slice(&word.to_le_bytes());

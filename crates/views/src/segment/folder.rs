@@ -14,7 +14,7 @@ use isomer_value::PropId;
 use isomer_vfs::{Seal, private_file, private_folder, sync_folder};
 
 use super::{Blocks, Head, SegmentError, Writer};
-use crate::{ViewKind, side::Side};
+use crate::{ViewKind, side::AdjacencySide};
 
 const ENDING: &str = "view";
 const NEW: &str = "new";
@@ -177,8 +177,12 @@ impl Folder {
 
     fn path_of(&self, kind: &ViewKind) -> PathBuf {
         let name = match kind {
-            ViewKind::Adjacency(type_id, Side::Out) => format!("adjacency-{}-out", type_id.0),
-            ViewKind::Adjacency(type_id, Side::In) => format!("adjacency-{}-in", type_id.0),
+            ViewKind::Adjacency(type_id, AdjacencySide::Out) => {
+                format!("adjacency-{}-out", type_id.0)
+            }
+            ViewKind::Adjacency(type_id, AdjacencySide::In) => {
+                format!("adjacency-{}-in", type_id.0)
+            }
             ViewKind::Members(None) => "members-all".into(),
             ViewKind::Members(Some(label)) => format!("members-{}", label.0),
             ViewKind::Column(label, path) => format!("column-{}-{}", label.0, numbers(path)),
@@ -242,7 +246,7 @@ mod tests {
 
     fn head(version: u64) -> Head {
         Head {
-            kind: ViewKind::Adjacency(TypeId(3), Side::Out),
+            kind: ViewKind::Adjacency(TypeId(3), AdjacencySide::Out),
             era: [1; 16],
             version,
         }

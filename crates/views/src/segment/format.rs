@@ -52,7 +52,7 @@ use crate::{
     build::Effort,
     error::ViewError,
     segment::{error::SegmentError, numbers::Taker},
-    side::Side,
+    side::AdjacencySide,
     status::ViewKind,
 };
 
@@ -69,9 +69,9 @@ const NEWEST_FORMAT: u32 = SEALED_FORMAT + IN_PIECES;
 const HEAD_BYTES: usize = 56;
 const FOOT_BYTES: u64 = 24;
 /// Maximum size of a view's name.
-const MOST_KIND_BYTES: usize = 4096;
+const MAX_KIND_BYTES: usize = 4096;
 /// Largest block.
-const MOST_BLOCK_BYTES: u32 = 1 << 30;
+const MAX_BLOCK_BYTES: u32 = 1 << 30;
 /// Larger blocks are split into pieces.
 const PIECE_BYTES: usize = if cfg!(test) { 64 } else { 1 << 29 };
 /// Flag in a block's length: the next block continues this one.
@@ -92,7 +92,7 @@ impl Head {
             ViewKind::Adjacency(type_id, side) => {
                 bytes.push(1);
                 bytes.extend_from_slice(&type_id.0.to_le_bytes());
-                bytes.push(u8::from(*side == Side::In));
+                bytes.push(u8::from(*side == AdjacencySide::In));
             }
             ViewKind::Members(label) => {
                 bytes.push(2);
@@ -120,8 +120,8 @@ impl Head {
             1 => {
                 let type_id = TypeId(taker.u32()?);
                 let side = match taker.u8()? {
-                    0 => Side::Out,
-                    1 => Side::In,
+                    0 => AdjacencySide::Out,
+                    1 => AdjacencySide::In,
                     _ => return None,
                 };
                 ViewKind::Adjacency(type_id, side)
@@ -215,7 +215,7 @@ impl Writer {
         };
         let len = u32::try_from(bytes.len())
             .ok()
-            .filter(|len| *len <= MOST_BLOCK_BYTES)
+            .filter(|len| *len <= MAX_BLOCK_BYTES)
             .ok_or_else(|| SegmentError::Damaged("a block exceeds the maximum size".into()))?;
         let sum = block_sum(self.blocks, len | flag, bytes);
         self.file.write_all(&(len | flag).to_le_bytes())?;
@@ -336,7 +336,7 @@ impl Blocks {
         let version = taker.u64().ok_or_else(damaged)?;
         let blocks = taker.u64().ok_or_else(damaged)?;
         let stated = taker.u64().ok_or_else(damaged)?;
-        if kind_bytes > MOST_KIND_BYTES {
+        if kind_bytes > MAX_KIND_BYTES {
             return Err(damaged());
         }
         head.resize(HEAD_BYTES + kind_bytes, 0);
@@ -393,9 +393,10 @@ impl Blocks {
 
     /// The next block; `None` after the last one, once the footer was verified.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, SegmentError> {
-        match self.next_within(&mut |_| Ok::<_, SegmentError>(()))? {
-            true => Ok(Some(&self.block)),
-            false => Ok(None),
+        if self.next_within(&mut |_| Ok::<_, SegmentError>(()))? {
+            Ok(Some(&self.block))
+        } else {
+            Ok(None)
         }
     }
 
@@ -418,9 +419,10 @@ impl Blocks {
                 return Ok(true);
             }
         }
-        match self.block.is_empty() {
-            true => Ok(false),
-            false => Err(malformed().into()),
+        if self.block.is_empty() {
+            Ok(false)
+        } else {
+            Err(malformed().into())
         }
     }
 
@@ -442,12 +444,13 @@ impl Blocks {
         let mut len = [0; 4];
         read_exact(&mut self.file, &mut len, "a block")?;
         let len = u32::from_le_bytes(len);
-        let (len, goes_on) = match self.in_pieces {
-            true => (len & !CONTINUED, len & CONTINUED != 0),
-            false => (len, false),
+        let (len, goes_on) = if self.in_pieces {
+            (len & !CONTINUED, len & CONTINUED != 0)
+        } else {
+            (len, false)
         };
         let taken = u64::from(len) + 12;
-        if len > MOST_BLOCK_BYTES || taken + FOOT_BYTES > self.left {
+        if len > MAX_BLOCK_BYTES || taken + FOOT_BYTES > self.left {
             return Err(SegmentError::Damaged(format!(
                 "block {number} is longer than the file"
             )));
@@ -480,9 +483,10 @@ impl Blocks {
 
     /// The next block, which must exist. Its memory is reserved from the budget of the build.
     pub(crate) fn expect(&mut self, effort: &mut Effort<'_>) -> Result<&[u8], ViewError> {
-        match self.next_within(&mut |bytes| effort.pass(bytes))? {
-            true => Ok(&self.block),
-            false => Err(malformed().into()),
+        if self.next_within(&mut |bytes| effort.pass(bytes))? {
+            Ok(&self.block)
+        } else {
+            Err(malformed().into())
         }
     }
 
@@ -556,8 +560,8 @@ mod tests {
     #[test]
     fn kinds_come_back() {
         for kind in [
-            ViewKind::Adjacency(TypeId(5), Side::In),
-            ViewKind::Adjacency(TypeId(u32::MAX), Side::Out),
+            ViewKind::Adjacency(TypeId(5), AdjacencySide::In),
+            ViewKind::Adjacency(TypeId(u32::MAX), AdjacencySide::Out),
             ViewKind::Members(None),
             ViewKind::Members(Some(LabelId(0))),
             ViewKind::Column(LabelId(1), [].into()),

@@ -7,7 +7,7 @@ use isomer_data::{
 };
 use isomer_storage::MemoryEngine;
 use isomer_value::{LabelId, Map, NodeId, TypeId};
-use isomer_views::{Reader, Side, ViewKind, ViewOptions, ViewState, Views};
+use isomer_views::{AdjacencySide, ViewKind, ViewOptions, ViewReader, ViewState, Views};
 
 struct Fixture {
     store: DataStore,
@@ -58,7 +58,7 @@ impl Fixture {
         });
     }
 
-    fn state(&self, side: Side) -> ViewState {
+    fn state(&self, side: AdjacencySide) -> ViewState {
         let kind = ViewKind::Adjacency(self.knows, side);
         let all = self.views.status();
         let one = all.iter().find(|status| status.kind == kind);
@@ -68,7 +68,7 @@ impl Fixture {
     /// Compares the result of views with that of rows.
     fn expand(&self, tx: &Transaction, nodes: &[NodeId], direction: Direction) -> Vec<Vec<RelRow>> {
         let at = self.views.at(tx);
-        let reader = Reader::new(tx, &at);
+        let reader = ViewReader::new(tx, &at);
         let groups = |read: &dyn GraphRead| {
             let mut found = Neighbours::new();
             read.expand(nodes, direction, &[self.knows], &mut found)
@@ -93,8 +93,8 @@ fn a_view_is_made_on_demand_and_follows_commits() {
     let before = fixture.store.begin(Access::Read).unwrap();
     assert_eq!(fixture.expand(&before, &nodes, Direction::Both)[0].len(), 2);
     fixture.views.wait_ready();
-    assert_eq!(fixture.state(Side::Out), ViewState::Standing);
-    assert_eq!(fixture.state(Side::In), ViewState::Standing);
+    assert_eq!(fixture.state(AdjacencySide::Out), ViewState::Standing);
+    assert_eq!(fixture.state(AdjacencySide::In), ViewState::Standing);
 
     fixture.know(nodes[0], nodes[3]);
     fixture.know(nodes[4], nodes[0]);
@@ -110,7 +110,9 @@ fn a_view_is_made_on_demand_and_follows_commits() {
         );
         assert_eq!(fixture.expand(tx, &nodes, Direction::Both)[2].len(), 1);
         let at = fixture.views.at(tx);
-        let adjacency = at.adjacency(Some(fixture.knows), Side::Out).unwrap();
+        let adjacency = at
+            .adjacency(Some(fixture.knows), AdjacencySide::Out)
+            .unwrap();
         let mut scratch = Vec::new();
         let expected: &[u32] = if out == 2 { &[1, 1] } else { &[1, 1, 3] };
         assert_eq!(adjacency.neighbours(0, &mut scratch), expected);
@@ -137,7 +139,7 @@ fn a_view_is_made_on_demand_and_follows_commits() {
         fixture.expand(&after, &nodes, Direction::Outgoing)[0].len(),
         3
     );
-    assert_eq!(fixture.state(Side::Out), ViewState::Standing);
+    assert_eq!(fixture.state(AdjacencySide::Out), ViewState::Standing);
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn own_writes_are_asked_of_the_rows() {
     fixture.know(nodes[0], nodes[1]);
     fixture
         .views
-        .make(&ViewKind::Adjacency(fixture.knows, Side::Out))
+        .make(&ViewKind::Adjacency(fixture.knows, AdjacencySide::Out))
         .unwrap();
     let mut tx = fixture.store.begin(Access::Write).unwrap();
     tx.graph_mut()
@@ -173,14 +175,16 @@ fn cleared_views_are_rows() {
     let fixture = fixture();
     let nodes = fixture.people(2);
     fixture.know(nodes[0], nodes[1]);
-    let kind = ViewKind::Adjacency(fixture.knows, Side::Out);
+    let kind = ViewKind::Adjacency(fixture.knows, AdjacencySide::Out);
     fixture.views.make(&kind).unwrap();
-    assert_eq!(fixture.state(Side::Out), ViewState::Standing);
+    assert_eq!(fixture.state(AdjacencySide::Out), ViewState::Standing);
     let tx = fixture.store.begin(Access::Read).unwrap();
     let at = fixture.views.at(&tx);
-    let held = at.adjacency(Some(fixture.knows), Side::Out).unwrap();
+    let held = at
+        .adjacency(Some(fixture.knows), AdjacencySide::Out)
+        .unwrap();
     fixture.views.clear();
-    assert_eq!(fixture.state(Side::Out), ViewState::Absent);
+    assert_eq!(fixture.state(AdjacencySide::Out), ViewState::Absent);
     assert_eq!(held.degree(0), 1);
     assert_eq!(fixture.expand(&tx, &nodes, Direction::Outgoing)[0].len(), 1);
     fixture.views.close();

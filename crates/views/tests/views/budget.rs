@@ -6,7 +6,7 @@ use crate::common::{Random, World, compare};
 use isomer_data::{Access, DataStore, DataStoreOptions};
 use isomer_storage::{Memory, MemoryEngine, MemoryKind};
 use isomer_value::{Map, NodeId};
-use isomer_views::{Side, ViewError, ViewKind, ViewOptions, ViewState, Views};
+use isomer_views::{AdjacencySide, ViewError, ViewKind, ViewOptions, ViewState, Views};
 
 fn fixture(budget: usize) -> (DataStore, Arc<Views>, World, Memory) {
     let memory = Memory::new(budget);
@@ -86,7 +86,7 @@ fn a_delta_that_finds_no_room_is_dropped_with_its_view() {
     let (store, views, world, memory) = fixture(4 << 20);
     let tx = store.begin(Access::Read).unwrap();
     let r = tx.names().type_id("R").unwrap();
-    let kind = ViewKind::Adjacency(r, Side::Out);
+    let kind = ViewKind::Adjacency(r, AdjacencySide::Out);
     views.make(&kind).unwrap();
     // Enough for a small commit, too little for what all of them add to the delta.
     let rest = memory.free_bytes() - (256 << 10);

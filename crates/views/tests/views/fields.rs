@@ -9,7 +9,7 @@ use isomer_data::{
 };
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, NodeId, Value};
-use isomer_views::{Cell, Reader, ViewKind, ViewOptions, Views};
+use isomer_views::{Cell, ViewKind, ViewOptions, ViewReader, Views};
 
 struct Replica {
     store: DataStore,
@@ -163,7 +163,7 @@ fn read(replica: &Replica, tx: &Transaction, node: NodeId) -> Value {
     let prop = tx.names().prop_id("likes").unwrap();
     let mut read = [Vec::new()];
     // A small number of nodes is read from the rows.
-    Reader::new(tx, &at)
+    ViewReader::new(tx, &at)
         .node_properties(&[node; 9], &[prop], &mut read)
         .unwrap();
     assert!(read[0].iter().all(|value| *value == read[0][0]));

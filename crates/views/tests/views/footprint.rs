@@ -9,7 +9,7 @@ use isomer_data::{
 };
 use isomer_storage::MemoryEngine;
 use isomer_value::{LabelId, Map, NodeId, TypeId, Value};
-use isomer_views::{Reader, ViewOptions, Views};
+use isomer_views::{ViewOptions, ViewReader, Views};
 
 struct Fixture {
     store: DataStore,
@@ -67,7 +67,7 @@ fn collides(
         let mut tx = fixture.store.begin(Access::Write).unwrap();
         let at = fixture.views.at(&tx);
         if through_views {
-            let reader = Reader::new(&tx, &at);
+            let reader = ViewReader::new(&tx, &at);
             read(&fixture, &reader);
         } else {
             read(&fixture, &tx);

@@ -91,9 +91,10 @@ fn a_reopened_database_continues_from_its_files() {
         let mut random = Random::new(seed);
         let folder = tempfile::tempdir().unwrap();
         let on_disk = seed % 4 == 0;
-        let engine: Arc<dyn Engine> = match on_disk {
-            true => crate::common::engine_at(&folder.path().join("db")),
-            false => Arc::new(MemoryEngine::new()),
+        let engine: Arc<dyn Engine> = if on_disk {
+            crate::common::engine_at(&folder.path().join("db"))
+        } else {
+            Arc::new(MemoryEngine::new())
         };
         let kept = folder.path().join("views");
         for _ in 0..8 {
@@ -396,14 +397,13 @@ fn the_change_stream_reaches_back_to_the_files() {
         views.make(&kind).unwrap();
         views.wait_ready();
         let from_file = stored(&views, &kind).unwrap();
-        let views = match held {
-            true => views,
-            false => {
-                views.close();
-                let mut none = ViewOptions::default();
-                none.enabled = false;
-                Views::open(&store, none).unwrap()
-            }
+        let views = if held {
+            views
+        } else {
+            views.close();
+            let mut none = ViewOptions::default();
+            none.enabled = false;
+            Views::open(&store, none).unwrap()
         };
         for _ in 0..2_500 {
             let mut tx = store.begin(Access::Write).unwrap();

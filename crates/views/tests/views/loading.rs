@@ -13,7 +13,7 @@ use isomer_data::{
 };
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, Value};
-use isomer_views::{Owner, Side, ViewKind, ViewOptions, Views};
+use isomer_views::{AdjacencySide, Owner, ViewKind, ViewOptions, Views};
 
 use crate::common::{Random, World, compare};
 
@@ -147,7 +147,7 @@ fn a_load_leaves_the_files_of_its_views() {
         let expected = BTreeSet::from([
             ViewKind::Members(None),
             ViewKind::Members(Some(a)),
-            ViewKind::Adjacency(r, Side::Out),
+            ViewKind::Adjacency(r, AdjacencySide::Out),
             column(Owner::Nodes(a), "_key"),
             column(Owner::Nodes(a), "p"),
             column(Owner::Nodes(a), "q"),
@@ -168,7 +168,7 @@ fn a_load_leaves_the_files_of_its_views() {
         let check = views.check(&mut |_| {});
         assert_eq!((check.sound, check.wrong.len()), (expected.len(), 0));
         // The other side is transposed from the stored one, and not written.
-        let into = ViewKind::Adjacency(r, Side::In);
+        let into = ViewKind::Adjacency(r, AdjacencySide::In);
         views.make(&into).unwrap();
         assert_eq!(kept(&views), expected);
         assert_eq!(views.check(&mut |_| {}).wrong, []);
@@ -194,7 +194,7 @@ fn a_load_leaves_the_files_of_its_views() {
             let all = views.status();
             all.iter().any(|one| one.kind == *kind && one.version > 0)
         };
-        assert!(stands(&into) && stands(&ViewKind::Adjacency(r, Side::Out)));
+        assert!(stands(&into) && stands(&ViewKind::Adjacency(r, AdjacencySide::Out)));
         let check = views.check(&mut |_| {});
         assert!(check.sound >= expected.len() && check.wrong.is_empty());
         assert!(names(&path).iter().all(|name| name.ends_with(".view")));
@@ -223,16 +223,18 @@ fn what_is_not_all_there_is_leaves_no_files() {
     let friendships = links(100, 300, &mut random);
     load_links(&store, "R", "B", friendships, &mut ()).unwrap();
     let r = store.catalog().type_id("R").unwrap();
-    assert!(!kept(&views).contains(&ViewKind::Adjacency(r, Side::Out)));
+    assert!(!kept(&views).contains(&ViewKind::Adjacency(r, AdjacencySide::Out)));
     // A view of a type that was emptied and is loaded again.
-    views.make(&ViewKind::Adjacency(r, Side::Out)).unwrap();
+    views
+        .make(&ViewKind::Adjacency(r, AdjacencySide::Out))
+        .unwrap();
     assert_eq!(views.check(&mut |_| {}).wrong, []);
     // A load into a type that has relationships: the ready view is rebuilt automatically.
     let standing = || {
         let all = views.status();
         let own = all
             .iter()
-            .find(|one| one.kind == ViewKind::Adjacency(r, Side::Out));
+            .find(|one| one.kind == ViewKind::Adjacency(r, AdjacencySide::Out));
         own.map_or(0, |one| one.count)
     };
     let before = standing();
@@ -256,7 +258,7 @@ fn what_is_not_all_there_is_leaves_no_files() {
     let stopped = load_links(&store, "S", "B", friendships, &mut Stops);
     assert!(matches!(stopped, Err(DataError::Cancelled)), "{stopped:?}");
     let s = store.catalog().type_id("S").unwrap();
-    assert!(!kept(&views).contains(&ViewKind::Adjacency(s, Side::Out)));
+    assert!(!kept(&views).contains(&ViewKind::Adjacency(s, AdjacencySide::Out)));
     let rubbish = |name: &String| name.ends_with(".new");
     assert!(!names(&path).iter().any(rubbish), "{:?}", names(&path));
 }

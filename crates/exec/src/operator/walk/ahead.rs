@@ -75,6 +75,7 @@ impl Ahead {
         };
         match self.distances.get(&(position, entry.node)) {
             Some(distance) => Distance::Known(*distance),
+            // The search is exhausted: whatever it did not reach does not reach the end.
             None if self.frontier.is_empty() => Distance::Never,
             None => Distance::AtLeast(self.depth + 1),
         }
@@ -91,6 +92,7 @@ impl Ahead {
         self.depth += 1;
         let mut found = Neighbours::new();
         for (position, node) in std::mem::take(&mut self.frontier) {
+            // Backwards: the step that ends here, and the position before it.
             let Some((link_at, step_at, before)) = step_to(walk, position) else {
                 continue;
             };
@@ -114,6 +116,7 @@ impl Ahead {
                 {
                     continue;
                 }
+                // The first node of a repetition is bound when a repetition begins, which backwards is its end.
                 if matches!(before, Position::Round(_))
                     && !machine.element_holds(link, 0, || node_value(origin), row, cx)?
                 {
@@ -153,6 +156,8 @@ impl Ahead {
             }
             self.distances.insert((position, node), self.depth);
             self.frontier.push((position, node));
+            // A link that may repeat can be left after a repetition and entered without one, neither of which takes a
+            // step.
             next = match position {
                 Position::Junction(at) => at
                     .checked_sub(1)

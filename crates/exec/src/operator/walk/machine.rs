@@ -12,10 +12,7 @@ use isomer_plan::{
 use isomer_value::{NodeId, RelId, Value};
 use rustc_hash::FxHashSet;
 
-use super::{
-    super::{expand::end_of, varlength::too_long},
-    STEP_BYTES,
-};
+use super::super::{expand::end_of, varlength::too_long};
 use crate::{
     column::relationship_value,
     context::{Cx, TypeFilter},
@@ -23,6 +20,9 @@ use crate::{
     eval::{Row, holds},
     function::node_value,
 };
+
+/// Bytes that a step of a partial walk is counted with: the step, and a share of the relationships read for it.
+pub(super) const STEP_BYTES: usize = size_of::<SearchStep>() + size_of::<RelRow>() / 4;
 
 /// One step of a finished walk.
 #[derive(Clone, Copy, Debug)]
@@ -284,6 +284,7 @@ impl Machine {
         let link = &walk.links[link_at];
         let mut found = Neighbours::new();
         let direction = self.read(walk, (link_at, step_at), from.node, false, &mut found, cx)?;
+        // A walk repeats no relationship; the steps share their beginnings, so the set is collected on demand.
         let used = used(entries, at);
         let element = 2 * step_at + 1;
         let mut next = Vec::new();
@@ -322,7 +323,7 @@ impl Machine {
             return Ok(true);
         };
         let last = 2 * place.step as usize + 2;
-        let due = |check: &&isomer_plan::walk::Check| {
+        let due = |check: &&isomer_plan::walk::WalkCheck| {
             check.first != check.last && (check.last == last || check.last + 1 == last)
         };
         if !link.checks.iter().any(|check| due(&check)) {
@@ -362,6 +363,7 @@ impl Machine {
             let Some(last) = entries.last_mut() else {
                 return Ok(None);
             };
+            // All continuations of this step were enumerated: back to the step before.
             if last.expanded {
                 entries.pop();
                 continue;

@@ -10,7 +10,6 @@ mod shortest;
 
 use std::sync::Arc;
 
-use isomer_data::RelRow;
 use isomer_plan::{
     expr::{Expr, SlotId},
     physical::{self, Op},
@@ -72,12 +71,13 @@ impl PathSearch {
         let Some(from) = node(plan.from) else {
             return Ok(None);
         };
-        let into = match plan.into {
-            false => None,
-            true => match node(plan.to) {
+        let into = if plan.into {
+            match node(plan.to) {
                 Some(to) => Some(to),
                 None => return Ok(None),
-            },
+            }
+        } else {
+            None
         };
         let barred = Used::new(&plan.distinct_from, row.chunk).ids(row.row);
         let machine = Machine::new(plan, from, into, barred, cx);
@@ -280,6 +280,3 @@ fn path_value(from: NodeId, walk: &[WalkHop], reversed: bool) -> Value {
         relationships,
     })
 }
-
-/// Bytes per step of a partial walk.
-const STEP_BYTES: usize = size_of::<machine::SearchStep>() + size_of::<RelRow>() / 4;

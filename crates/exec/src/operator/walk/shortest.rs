@@ -10,9 +10,8 @@ use std::collections::BTreeMap;
 use isomer_plan::walk::{Selector, Walk};
 
 use super::{
-    STEP_BYTES,
     ahead::{Ahead, Distance},
-    machine::{Machine, SearchStep, WalkHop, chain},
+    machine::{Machine, STEP_BYTES, SearchStep, WalkHop, chain},
 };
 use crate::{context::Cx, error::Result, eval::Row};
 
@@ -38,6 +37,7 @@ pub(super) fn select(
     let (mut groups, mut found_bytes) = (0_u64, 0_usize);
     while let Some(mut drawer) = drawers.first_entry() {
         let length = *drawer.key();
+        // Last in, first out within a bucket: the walk that got furthest.
         let Some(at) = drawer.get_mut().pop() else {
             drawer.remove();
             continue;
@@ -46,12 +46,14 @@ pub(super) fn select(
         let entry = entries[at as usize];
         match least(&mut ahead, machine, walk, &entry, length, row, cx)? {
             None => continue,
+            // The bound has risen since the step was queued: it is queued again where it belongs.
             Some(least) if least > length => {
                 drawers.entry(least).or_default().push(at);
                 continue;
             }
             Some(_) => {}
         }
+        // Checked with the length of the next bucket: whole groups of equal length are complete only then.
         let full = match selector {
             Selector::Paths(count) => found.len() as u64 >= count,
             Selector::Groups(count) => {
@@ -115,6 +117,7 @@ fn least(
                 if least > length {
                     return Ok(Some(least));
                 }
+                // Only as far as needed to order this step: most of the graph is never searched backwards.
                 ahead.grow(machine, walk, row, cx)?;
             }
         }

@@ -43,6 +43,7 @@ impl<'p> Planner<'p> {
         let Some((start, alone)) = cheapest_start(self, problem, progress) else {
             return;
         };
+        // The same trade-off as for ordered components: a join pays if many rows would each run the component.
         let single = self.rows(flow) <= 2.0;
         let seeks =
             matches!(&start, Move::Find(_, access) if access.is_seek() && access.rows <= 2.0);
@@ -134,6 +135,7 @@ impl<'p> Planner<'p> {
         }
         let mut part_solved = Vec::new();
         find(self, &mut component, &mut right, &mut part_solved);
+        // What the side has solved or tested need not be done again on top of the join.
         progress.node_open = left_open(&progress.node_open, &side.nodes, &component.node_open);
         progress.relationship_open = left_open(
             &progress.relationship_open,
@@ -148,6 +150,7 @@ impl<'p> Planner<'p> {
         };
         both(&mut progress.predicate_open, &component.predicate_open);
         both(&mut progress.path_open, &component.path_open);
+        // Equalities across the sides make a hash join of what would be a product.
         let (mut input_keys, mut right_keys, joined) = if self.arena.plain {
             Default::default()
         } else {
@@ -177,6 +180,7 @@ impl<'p> Planner<'p> {
             for at in joined {
                 progress.predicate_open[at] = false;
             }
+            // The estimate of System R for an equi-join whose larger side has as many distinct keys as rows.
             let rows = (left_rows * right_rows / left_rows.max(right_rows).max(1.0)).max(1.0);
             self.push(
                 flow,
@@ -190,6 +194,7 @@ impl<'p> Planner<'p> {
             );
         }
         progress.bound.extend(component.bound.iter().copied());
+        // Within a MATCH no relationship occurs twice; the sides have not seen one another's until now.
         let pairs = part_solved
             .iter()
             .flat_map(|at| overlapping(problem, *at, solved).map(|other| (*at, other)))
@@ -229,6 +234,7 @@ fn cheapest_start(
         Move::Find(_, access) => access.rows,
         _ => f64::MAX,
     };
+    // Each start costs a greedy run over the whole component: only the most selective ones are tried.
     candidates.sort_by(|a, b| scan(a).total_cmp(&scan(b)));
     let tried = if problem.graph.relationships.len() > SMALL_PATTERN {
         1
@@ -254,6 +260,7 @@ fn cheapest_start(
     }
     let mut best: Option<(f64, Move, Progress)> = None;
     for start in candidates {
+        // The component is solved as if alone, to compare starts by their whole plan instead of by their first step.
         let mut trial = Progress {
             rows: 1.0,
             work: 0.0,

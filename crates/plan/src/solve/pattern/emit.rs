@@ -43,6 +43,8 @@ impl Planner<'_> {
                     })
                 };
                 self.push(flow, scan, rows);
+                // Expands compare what they find with earlier relationships (`distinct_from`). A scan does not, so a
+                // filter above it does.
                 apart.push(at);
             }
             Move::Follow(at, from) => emit_follow(self, problem, flow, at, from, solved, rows),
@@ -138,6 +140,7 @@ fn emit_follow(
             rows,
         ),
         Length::Repeat(walk) => {
+            // The lists that the walk binds are in the order of the pattern, whichever end it starts from.
             let reversed = from == one.to;
             let walk = if reversed {
                 walk.reversed()
@@ -374,6 +377,7 @@ pub(super) fn overlapping<'s>(
         other.clause == one.clause
             && !alone(one)
             && !alone(other)
+            // Relationships of different types are different ones: nothing to compare.
             && types_overlap(&one.types, &other.types)
     })
 }

@@ -90,6 +90,7 @@ impl Problem {
             } = predicate
                 && let Expr::Slot(slot) = **entity
             {
+                // Only labels that every match must have: those below OR and NOT say nothing about the node.
                 labels.entry(slot).or_default().extend(all);
             }
         }
@@ -156,12 +157,16 @@ impl Planner<'_> {
     /// Solves a pattern on top of `flow`.
     pub(in crate::solve) fn pattern(&mut self, flow: &mut Flow, graph: QueryGraph) {
         let problem = Problem::new(graph);
+        // Estimates of a property depend on the labels of its node, wherever in the statement it is read.
         for (node, labels) in &problem.labels {
             self.costs.note_labels(*node, labels);
         }
         let mut progress = problem.start(&flow.bound, self.rows(flow));
+        // Relationships in the order in which they were solved: each later one must differ from those of its clause.
         let mut solved: Vec<usize> = Vec::new();
         self.emit_testable(&problem, &mut progress, flow);
+        // Components that bound slots lead to come first: they start from few rows, and each may bind slots that lead
+        // to the next. Only then a component without any connection begins, with a scan or a join.
         loop {
             if !self.arena.plain
                 && self.attached_component(&problem, &mut progress, flow, &mut solved)

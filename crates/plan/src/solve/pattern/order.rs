@@ -1,6 +1,6 @@
 //! The cheapest order of a connected component of a pattern, by dynamic programming over its sets of relationships.
 //!
-//! A *component* is up to [`MOST_EDGES`] relationships that are connected through nodes not yet bound. For each
+//! A *component* is up to [`MAX_ORDERED_EDGES`] relationships that are connected through nodes not yet bound. For each
 //! connected set of them the cheapest plan is kept, built from smaller sets: follow one more relationship, close one
 //! between nodes already found (after a lookup of its far end by key, if that is cheap), or join two sets by the nodes
 //! they share. The cardinality of a set does not depend on its plan: it is the product of its nodes (each reduced by
@@ -19,20 +19,20 @@ use crate::solve::Planner;
 use crate::solve::seek::{Access, AccessKind};
 
 /// Maximum relationships of a component that is ordered exactly; larger ones are solved greedily, step by step.
-pub(super) const MOST_EDGES: usize = 10;
+pub(super) const MAX_ORDERED_EDGES: usize = 10;
 /// Maximum nodes and relationships of a pattern that is split into components; larger ones are solved step by step.
-const MOST_LOOKED_AT: usize = 200;
+const MAX_PATTERN_ELEMENTS: usize = 200;
 /// Fixed cost of a scan: see [`super::search`].
-const SCAN: f64 = super::search::SCAN;
+const SCAN_COST: f64 = super::search::SCAN_COST;
 /// Cost of testing one predicate on one row, in rows.
-const TEST: f64 = 0.5;
+const TEST_COST: f64 = 0.5;
 /// Cost of checking whether two nodes are connected, in rows.
-const LOOK: f64 = 1.5;
+const CHECK_COST: f64 = 1.5;
 /// Cost of inserting a row into a hash table, or of one lookup.
-const BUILD: f64 = 4.0;
-const PROBE: f64 = 2.0;
+const BUILD_COST: f64 = 4.0;
+const PROBE_COST: f64 = 2.0;
 /// Joins buffer one side in memory: more rows than this are too risky.
-const MOST_BUILT: f64 = 300_000.0;
+const MAX_BUILD_ROWS: f64 = 300_000.0;
 
 /// A connected component of a pattern.
 #[derive(Clone, Debug)]
@@ -159,11 +159,12 @@ impl Planner<'_> {
             .iter()
             .zip(&progress.relationship_open)
             .filter(|(one, open)| **open && one.bound);
-        if graph.relationships.len() + graph.nodes.len() > MOST_LOOKED_AT
+        if graph.relationships.len() + graph.nodes.len() > MAX_PATTERN_ELEMENTS
             || waiting.next().is_some()
         {
             return None;
         }
+        // Union by relationship: one that touches several components found so far makes them one.
         let mut part_of: Vec<Option<usize>> = vec![None; graph.nodes.len()];
         let mut components: Vec<Option<Component>> = Vec::new();
         for (at, one) in graph.relationships.iter().enumerate() {
@@ -196,6 +197,7 @@ impl Planner<'_> {
                 }
             }
             for other in touched {
+                // The merged component leaves a gap, so that the indices in `part_of` stay valid.
                 if let Some(other) = components[other].take() {
                     own.nodes.extend(other.nodes);
                     own.edges.extend(other.edges);
@@ -207,6 +209,7 @@ impl Planner<'_> {
             }
             components.push(Some(own));
         }
+        // A node without relationships is a separate component; it will be joined, or multiplied with the rest.
         for (node, component) in part_of.iter().enumerate() {
             if progress.node_open[node] && component.is_none() {
                 components.push(Some(Component {
@@ -220,7 +223,7 @@ impl Planner<'_> {
         for component in &mut components {
             component.nodes.sort_unstable();
             component.edges.sort_unstable();
-            if component.edges.len() > MOST_EDGES {
+            if component.edges.len() > MAX_ORDERED_EDGES {
                 return None;
             }
         }
@@ -235,6 +238,8 @@ impl Planner<'_> {
         component: Component,
         base: &Base<'_>,
     ) -> Order {
+        // Nodes that a unique key finds. Bound before the search, they turn ends to be found into ends to be checked,
+        // which the search itself could only do by a join.
         let first: Vec<usize> = component
             .nodes
             .iter()
@@ -247,6 +252,7 @@ impl Planner<'_> {
             .collect();
         if component.edges.is_empty()
             || first.is_empty()
+            // With a single one and nothing bound, the search begins there anyway.
             || !(component.attached || first.len() > 1)
         {
             return order_of(self, problem, progress, component, base);
@@ -339,6 +345,7 @@ fn node_facts(
         AccessKind::All => labelled,
         AccessKind::Label { .. } => labelled,
         AccessKind::Id { .. } => access.rows,
+        // The access estimates nodes of one label; the other labels thin them out.
         AccessKind::Key { label, .. } | AccessKind::Index { label, .. } => {
             access.rows * labelled / planner.costs.nodes(Some(*label), planner.arena)
         }
@@ -405,8 +412,12 @@ fn edge_facts(
         planner.arena,
     );
     let mut share = if walk {
+        // Both directions estimate the same number of walks. The smaller estimate is taken, unless it is implausibly
+        // small compared with the other.
         forward.min(backward.max(forward * 0.01)) / count(to_labels)
     } else {
+        // The fraction of all pairs that is connected. Never zero: with an estimate of no rows all orders would cost
+        // the same.
         between.max(0.05) / (rarest(from_labels) * rarest(to_labels))
     };
     if one.from == one.to {
@@ -475,6 +486,7 @@ fn crossing(
                 (None, None) => known &= base.bound.contains(slot),
             }
         }
+        // Predicates on one element alone are among the facts of that element.
         if known && (nodes.count_ones() + sets.count_ones()) > 1 {
             let share = planner
                 .costs
@@ -518,12 +530,17 @@ impl Search {
             order.whole = PartialMatch::Node(0);
             return order;
         }
+        // Cardinalities first. They belong to a set, not to a plan of it, so that the cheapest plan of a set is built
+        // from the cheapest plans of its parts (Bellman's principle of optimality).
         for set in 1..sets as u32 {
+            // The nodes of the set without its lowest relationship are known: that set is a smaller number.
             let lowest = set.trailing_zeros() as usize;
             order.set_nodes[set as usize] =
                 order.set_nodes[(set & (set - 1)) as usize] | self.edges[lowest].nodes();
             order.set_rows[set as usize] = self.rows(set, order.set_nodes[set as usize]);
         }
+        // Ascending numbers visit each set after all its subsets: its plan is final when it is extended. This is
+        // DPsub (Moerkotte and Neumann, VLDB 2006) with the steps of a graph traversal in addition to joins.
         self.first_edges(&mut order, &starts);
         for set in 1..sets as u32 {
             if self.joins && set.count_ones() > 1 {
@@ -548,6 +565,8 @@ impl Search {
     /// The cardinality of a set of relationships.
     fn rows(&self, set: u32, nodes: u32) -> f64 {
         let mut rows = self.base_rows;
+        // Factors are assumed to be independent. Where they are not, the error is the same for all plans of the set,
+        // which is what the comparison needs.
         for (at, node) in self.nodes.iter().enumerate() {
             if nodes & (1 << at) != 0 {
                 rows *= node.rows;
@@ -569,8 +588,12 @@ impl Search {
     /// Cost of finding a node by itself.
     fn start(&self, at: usize) -> f64 {
         let node = &self.nodes[at];
-        let scan = if node.access.is_seek() { 0.0 } else { SCAN };
-        self.base_rows * (1.0 + scan + node.access.rows * (1.0 + TEST * node.tests))
+        let scan = if node.access.is_seek() {
+            0.0
+        } else {
+            SCAN_COST
+        };
+        self.base_rows * (1.0 + scan + node.access.rows * (1.0 + TEST_COST * node.tests))
     }
 
     /// Plans that find a single relationship first.
@@ -589,10 +612,12 @@ impl Search {
                     edge,
                 );
             }
+            // A scan of the type gives both ends at once: the best start if the type is rarer than the labels.
             if let Some(all) = of.scanned {
                 let ends = of.from.into_iter().chain(of.to);
                 let tests: f64 = ends.map(|node| self.tests_of(node)).sum();
-                let cost = self.base_rows * (SCAN + all * (1.0 + TEST * (tests + of.tests)));
+                let cost =
+                    self.base_rows * (SCAN_COST + all * (1.0 + TEST_COST * (tests + of.tests)));
                 consider(order, 1 << edge, cost, SetPlan::Scan);
             }
         }
@@ -612,12 +637,17 @@ impl Search {
             _ => 0,
         } | 1 << edge;
         let rows = order.rows_of(found);
-        let tested = |node: usize| 1.0 + TEST * (self.tests_of(node) + of.tests);
+        let tested = |node: usize| 1.0 + TEST_COST * (self.tests_of(node) + of.tests);
         match (has(of.from), has(of.to)) {
             (true, true) => {
-                let tried = if of.walk { 1.0 + of.forward } else { LOOK };
+                let tried = if of.walk {
+                    1.0 + of.forward
+                } else {
+                    CHECK_COST
+                };
                 consider(order, set, cost + rows * tried, SetPlan::Close(found, edge));
             }
+            // Not connected with the set: that would be a product, which is left to the joins of components.
             (false, false) => {}
             (forward, _) => {
                 let Some(far) = (if forward { of.to } else { of.from }) else {
@@ -628,11 +658,13 @@ impl Search {
                 consider(order, set, follow, SetPlan::Follow(found, edge, forward));
                 let node = &self.nodes[far];
                 if node.quick && !of.walk {
-                    let look = rows * (1.0 + node.access.rows * (1.0 + LOOK));
+                    // Instead of reading all neighbours of a node of high degree: one lookup of the other end, and a
+                    // check of the connection.
+                    let find_and_close = rows * (1.0 + node.access.rows * (1.0 + CHECK_COST));
                     consider(
                         order,
                         set,
-                        cost + look,
+                        cost + find_and_close,
                         SetPlan::FindAndClose(found, edge, far),
                     );
                 }
@@ -642,6 +674,7 @@ impl Search {
 
     /// Joins of two smaller sets that share a node and no relationship; the second is buffered in memory.
     fn join(&self, order: &mut Order, set: u32) {
+        // All ways to split the set in two, as descending submasks. Sides without a common node would be a product.
         let mut right = (set - 1) & set;
         while right != 0 {
             let left = set & !right;
@@ -658,11 +691,12 @@ impl Search {
                 let right_rows = right_rows / self.base_rows.max(1.0);
                 let cost = left_cost
                     + right_cost
-                    + SCAN
-                    + BUILD * right_rows
-                    + PROBE * left_rows
+                    + SCAN_COST
+                    + BUILD_COST * right_rows
+                    + PROBE_COST * left_rows
                     + order.set_rows[set as usize];
-                if right_rows <= MOST_BUILT {
+                // A wrong estimate costs memory here, not only time: the limit is on the side that is buffered.
+                if right_rows <= MAX_BUILD_ROWS {
                     consider(order, set, cost, SetPlan::Join(left, right));
                 }
             }

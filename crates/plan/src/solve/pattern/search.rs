@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 
 /// Fixed cost of a scan, in rows: a transaction that scanned conflicts with every writer of the label or type, so that
 /// a lookup is better even if there is almost nothing to scan.
-pub(super) const SCAN: f64 = 10.0;
+pub(super) const SCAN_COST: f64 = 10.0;
 
 impl Planner<'_> {
     /// The cheapest move from the bound slots; none if no unsolved element touches them.
@@ -37,15 +37,19 @@ impl Planner<'_> {
                 continue;
             }
             match (&relationship.length, relationship.bound, from, to) {
+                // The relationship is in the row already: reading its ends needs no lookup.
                 (_, true, ..) => {
                     if progress.bound.contains(&relationship.slot) {
                         consider(progress.rows * 0.5, Move::Check(at));
                     }
                 }
                 (_, _, true, true) if relationship.needs_both_ends() && ready => {
+                    // A shortest path between two bound nodes: a search for each row, which does not multiply the
+                    // rows.
                     consider(progress.rows * 3.0, Move::Close(at))
                 }
                 _ if relationship.needs_both_ends() => {}
+                // A condition of the walk reads an element that is not found yet: it waits for that element.
                 _ if !ready && (from || to) => {}
                 (_, _, true, true) => {
                     // A walk between two bound nodes explores as many paths as one to any node.
@@ -62,8 +66,9 @@ impl Planner<'_> {
                         (relationship.to, relationship.from)
                     };
                     let fan_out = self.fan_out(problem, relationship, near);
-                    let kept = kept(self, problem, progress, far, relationship.slot);
+                    let kept = bound_selectivity(self, problem, progress, far, relationship.slot);
                     consider(
+                        // Half a row of work for each neighbour that is read, and a whole one for each that remains.
                         progress.rows * (1.0 + fan_out * (0.5 + kept)),
                         Move::Follow(at, from),
                     );
@@ -80,10 +85,12 @@ impl Planner<'_> {
                         }
                     }
                 }
+                // Nothing leads here yet.
                 (_, _, false, false) => {}
             }
         }
         if best.is_none() {
+            // A condition that waits for something found over this very walk would never be met.
             best = stuck_move(problem, progress).map(|next| (0.0, next));
         }
         best.map(|(_, next)| next)
@@ -142,16 +149,17 @@ impl Planner<'_> {
         let (found, covers): (f64, &[usize]) = match next {
             Move::Find(node, access) => {
                 if !access.is_seek() {
-                    progress.work += SCAN;
+                    progress.work += SCAN_COST;
                 }
                 progress.node_open[*node] = false;
                 progress.bound.insert(problem.graph.nodes[*node]);
                 (rows * access.rows, &access.covers)
             }
             Move::Scan(at) => {
-                progress.work += SCAN;
+                progress.work += SCAN_COST;
                 let relationship = &problem.graph.relationships[*at];
                 let each_way = self.costs.relationships(&relationship.types, self.arena);
+                // A scan without direction returns each relationship twice, once from each end.
                 let directions = if relationship.direction == Direction::Both {
                     2.0
                 } else {
@@ -207,6 +215,7 @@ impl Planner<'_> {
             let ready = problem.path_slots[at]
                 .iter()
                 .all(|slot| progress.bound.contains(slot));
+            // A path is built before the predicates that read it are tested, hence in the same pass.
             if progress.path_open[at] && ready {
                 progress.path_open[at] = false;
                 progress.bound.insert(*slot);
@@ -265,7 +274,7 @@ fn closing_rows(
 }
 
 /// The combined selectivity of the predicates on a node and relationship that were just bound.
-pub(super) fn kept(
+pub(super) fn bound_selectivity(
     planner: &Planner<'_>,
     problem: &Problem,
     progress: &Progress,

@@ -1,15 +1,15 @@
 //! Converts the order of a component to moves, and orders whole components.
 
 use super::components::JoinSide;
-use super::order::{Base, Component, MOST_EDGES, Order, PartialMatch, SetPlan};
+use super::order::{Base, Component, MAX_ORDERED_EDGES, Order, PartialMatch, SetPlan};
 use super::{Move, Problem, Progress};
 use crate::expr::SlotId;
 use crate::solve::{Flow, Planner};
 
 /// Cost of combining a row with those of another component, in rows.
-const PAIR: f64 = 1.0;
+const PAIR_COST: f64 = 1.0;
 /// Cost of buffering a row of a component that is solved separately.
-const KEEP: f64 = 4.0;
+const BUFFER_COST: f64 = 4.0;
 
 impl Planner<'_> {
     /// Solves a component that a bound slot leads to: the one with the fewest rows per input row. Returns whether there
@@ -37,6 +37,8 @@ impl Planner<'_> {
             if !order.cost.is_finite() {
                 continue;
             }
+            // Greedy: all later components run on top of these rows, so the fewest rows go first; a part of the cost
+            // decides between equally selective ones.
             let growth = (order.rows + 0.1 * order.cost) / base.rows.max(1e-9);
             if best.as_ref().is_none_or(|(known, ..)| growth < *known) {
                 best = Some((growth, order));
@@ -82,10 +84,13 @@ impl Planner<'_> {
             let order = self.order(problem, progress, component.clone(), &here);
             let mut cost = order.cost + order.rows;
             let mut chosen = (order, false);
+            // On top of one or two rows, solving the component again for each of them is cheaper than a join.
             if rows > 2.0 && is_apart(problem, progress, &component) {
                 let apart = self.order(problem, progress, component, &alone);
-                let joined =
-                    apart.cost + KEEP * apart.rows + PAIR * (rows + chosen.0.rows) + chosen.0.rows;
+                let joined = apart.cost
+                    + BUFFER_COST * apart.rows
+                    + PAIR_COST * (rows + chosen.0.rows)
+                    + chosen.0.rows;
                 if joined < cost || !chosen.0.cost.is_finite() {
                     cost = joined;
                     chosen = (apart, true);
@@ -102,6 +107,7 @@ impl Planner<'_> {
             find_part(self, problem, &order, progress, flow, solved);
             return true;
         }
+        // Solved once, apart from the current rows, and joined with them afterwards.
         let mut side = side(problem, &order, order.whole, Vec::new());
         for node in &order.first {
             side.nodes[*node] = true;
@@ -129,7 +135,7 @@ impl Planner<'_> {
     ) {
         let component = &order.component;
         debug_assert!(
-            component.edges.len() <= MOST_EDGES,
+            component.edges.len() <= MAX_ORDERED_EDGES,
             "the depth of a recursion"
         );
         let look_up = |planner: &mut Self, node: usize, progress: &mut Progress| {
@@ -171,6 +177,7 @@ impl Planner<'_> {
                         order.set_nodes[left as usize],
                         order.set_nodes[right as usize],
                     );
+                    // Both sides find the shared nodes by themselves; the join compares them.
                     let shared = (0..component.nodes.len())
                         .filter(|node| left_nodes & right_nodes & (1 << node) != 0)
                         .map(|node| problem.graph.nodes[component.nodes[node]])

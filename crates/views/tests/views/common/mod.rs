@@ -9,7 +9,9 @@ use isomer_data::{
     NodeLabels, ScalarField, Transaction,
 };
 use isomer_value::{LabelId, Map, NodeId, PropId, RelId, TypeId, Value};
-use isomer_views::{Cell, LinkScratch, PAGE_ROWS, Reader, Side, ViewKind, Views, ViewsAt};
+use isomer_views::{
+    AdjacencySide, Cell, LinkScratch, PAGE_ROWS, ViewKind, ViewReader, Views, ViewsAt,
+};
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 pub struct Random(u64);
@@ -73,7 +75,7 @@ impl World {
     pub fn kinds(&self) -> Vec<ViewKind> {
         let mut kinds = vec![ViewKind::Members(None)];
         for &type_id in &self.types {
-            kinds.extend(Side::BOTH.map(|side| ViewKind::Adjacency(type_id, side)));
+            kinds.extend(AdjacencySide::BOTH.map(|side| ViewKind::Adjacency(type_id, side)));
             let paths = self.paths().into_iter();
             kinds.extend(paths.map(|path| ViewKind::RelColumn(type_id, path.into())));
         }
@@ -342,7 +344,7 @@ pub fn compare(
     used: &mut BTreeSet<&'static str>,
 ) {
     let at = views.at(tx);
-    let reader = Reader::new(tx, &at);
+    let reader = ViewReader::new(tx, &at);
     let mut ids = Vec::new();
     tx.scan_nodes(None, None, usize::MAX, &mut ids).unwrap();
     let bound = ids.last().map_or(0, |id| id.0) + 3;
@@ -363,7 +365,7 @@ pub fn compare(
 fn relationships(
     world: &World,
     tx: &Transaction,
-    reader: &Reader<'_>,
+    reader: &ViewReader<'_>,
     asked: &[NodeId],
     random: &mut Random,
 ) {
@@ -394,7 +396,7 @@ fn relationships(
 fn nodes(
     world: &World,
     tx: &Transaction,
-    reader: &Reader<'_>,
+    reader: &ViewReader<'_>,
     asked: &[NodeId],
     random: &mut Random,
 ) {
@@ -429,7 +431,7 @@ fn nodes(
 fn values_of_relationships(
     world: &World,
     tx: &Transaction,
-    reader: &Reader<'_>,
+    reader: &ViewReader<'_>,
     random: &mut Random,
 ) {
     let mut rows = Vec::new();
@@ -460,8 +462,8 @@ fn directly(
         .filter_map(|id| u32::try_from(id.0).ok())
         .collect();
     for (side, direction) in [
-        (Side::Out, Direction::Outgoing),
-        (Side::In, Direction::Incoming),
+        (AdjacencySide::Out, Direction::Outgoing),
+        (AdjacencySide::In, Direction::Incoming),
     ] {
         for type_id in [None, Some(world.types[0]), Some(world.types[1])] {
             let Some(adjacency) = at.adjacency(type_id, side) else {
@@ -483,8 +485,8 @@ fn directly(
                     .iter()
                     .map(|row| {
                         let other = match side {
-                            Side::Out => row.target,
-                            Side::In => row.source,
+                            AdjacencySide::Out => row.target,
+                            AdjacencySide::In => row.source,
                         };
                         other.0 as u32
                     })
