@@ -5,6 +5,7 @@
 mod commands;
 mod deezer;
 mod import;
+mod pages;
 mod replica;
 mod replicas;
 mod scripts;
