@@ -78,7 +78,7 @@ fn arguments<'a>(page: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
 
 /// A command and those below it.
 fn command(page: &mut String, name: &str, of: &Command) {
-    let level = "#".repeat(1 + name.split(' ').count());
+    let level = "#".repeat(name.split(' ').count());
     let about = of.get_about().map(ToString::to_string).unwrap_or_default();
     let _ = write!(page, "\n{level} {name}\n\n{about}.\n");
     let own = of
