@@ -1,5 +1,5 @@
-//! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | console | reference | memory | kills |
-//! interface | soak`.
+//! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | console | reference | memory |
+//! kills | interface | soak`.
 //!
 //! Kept light (argument parsing, JSON, errors), because it is built before anything else can run.
 
