@@ -161,10 +161,10 @@ const tests = {
     equal(await page.evaluate(() => location.href.includes("setup")), false, "the token in the address");
     await page.getByLabel("Name").fill("admin");
     await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
-    await page.getByLabel("Password, again").fill(PASSWORD + "!");
+    await page.getByLabel("Repeat the password").fill(PASSWORD + "!");
     await page.keyboard.press("Enter");
     await page.getByText("The two passwords differ").waitFor();
-    await page.getByLabel("Password, again").fill(PASSWORD);
+    await page.getByLabel("Repeat the password").fill(PASSWORD);
     await page.keyboard.press("Enter");
     await editor.waitFor();
     const again = await fetch(`${server.url}/v1/setup`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token: server.token, user: "eve", password: PASSWORD }) });
@@ -356,7 +356,7 @@ const tests = {
     await page.evaluate(() => localStorage.removeItem("isomer.styles"));
     await api.query("UNWIND range(1, 2500) AS n CREATE (:Many {n: n})");
     await ask("MATCH (m:Many) RETURN m");
-    await page.getByText("cut at 2,000 nodes").waitFor();
+    await page.getByText("at most 2,000 nodes").waitFor();
     await page.getByRole("button", { name: "Show all" }).click();
     await api.query("MATCH (m:Many) DELETE m");
   },
@@ -419,7 +419,7 @@ const tests = {
 
   async "large results keep the page responsive and report what is not shown"() {
     await ask("UNWIND range(1, 200000) AS n RETURN n");
-    await page.getByText(/The first 10,000 rows are shown/).waitFor();
+    await page.getByText(/more rows than the 10,000 shown here/).waitFor();
     holds((await status.innerText()).startsWith("10,000+ rows"), await status.innerText());
     await page.getByRole("button", { name: "Next" }).click();
     await ask("RETURN reduce(s = 'x', i IN range(1, 22) | s + s) AS large");
@@ -673,7 +673,7 @@ const tests = {
     await page.getByRole("button", { name: "Constraint", exact: true }).click();
     await page.getByLabel("Label", { exact: true }).fill("Film");
     await page.getByLabel(/^Properties/).fill("nothing");
-    await page.getByLabel("Requires that it").selectOption("IS NOT NULL");
+    await page.getByLabel("Requirement").selectOption("IS NOT NULL");
     expectedStatuses = [400, 409, 422];
     await page.getByRole("button", { name: "Make" }).click();
     await page.getByRole("dialog").getByRole("alert").waitFor();
@@ -748,7 +748,7 @@ const tests = {
     const running = api.query("UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b WITH a, b WHERE a * b < 0 RETURN count(*)").then(() => "ended", (error) => String(error));
     await page.getByRole("button", { name: "Stop", exact: true }).click();
     holds((await running).includes("Cancelled"), "the query was cancelled");
-    await page.getByText("Nothing is running.").waitFor();
+    await page.getByText("No query is running.").waitFor();
     await api.query("CREATE (:Noted {text: 'seen in the feed'})");
     await page.locator(".event").filter({ hasText: "Noted" }).waitFor();
     await api.query("MATCH (n:Noted) DELETE n");
@@ -802,7 +802,7 @@ const tests = {
     await page.getByRole("cell", { name: "rita", exact: true }).waitFor();
     await page.getByRole("button", { name: "Token", exact: true }).click();
     await page.getByLabel("Name", { exact: true }).fill("report");
-    await page.getByLabel("limit its rights").check();
+    await page.getByLabel("Limit the rights of the token").check();
     await page.getByRole("button", { name: "Save" }).click();
     const token = await page.getByLabel("Token", { exact: true }).inputValue();
     equal((await client(server.url, token).query("RETURN 1 AS n")).rows, [[1]], "the token works");
@@ -878,7 +878,7 @@ const tests = {
     await till.page.getByRole("cell", { name: "replica", exact: true }).waitFor();
     equal(await till.page.getByRole("button", { name: /^(?:Back up|User|Database|Drop .*)$/ }).count(), 0, "actions of administrators");
     await till.go("monitor");
-    await till.page.getByRole("heading", { name: "Changes, live" }).waitFor();
+    await till.page.getByRole("heading", { name: "Live changes" }).waitFor();
     equal(await till.page.getByRole("heading", { name: "Running queries" }).count(), 0, "the list of queries");
     await till.close();
     await api.query("MATCH (f:Film {_key: 'f98'}) DELETE f");

@@ -36,7 +36,7 @@ try {
   await page.goto(server.link);
   await page.getByLabel("Name").fill("admin");
   await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
-  await page.getByLabel("Password, again").fill(PASSWORD);
+  await page.getByLabel("Repeat the password").fill(PASSWORD);
   await page.keyboard.press("Enter");
   await page.getByRole("textbox", { name: "Query" }).waitFor();
   const login = await browser.newPage({ viewport: { width: 1280, height: 800 } });

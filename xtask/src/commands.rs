@@ -86,6 +86,14 @@ pub fn bench(name: &str, rest: &[String]) -> Result<bool> {
     succeeds(&mut command)
 }
 
+/// Writes docs/reference: the tests that compare these pages also write them.
+pub fn reference() -> Result<bool> {
+    let mut command = workspace::cargo();
+    command.args(["test", "--quiet", "--locked", "-p", "isomer-cli"]);
+    command.args(["--bin", "isomer", "reference::"]);
+    succeeds(command.env("UPDATE_GOLDEN", "1"))
+}
+
 /// `tests/kills.py` against a server of this profile.
 pub fn kills(minutes: f64, every: f64, profile: &str) -> Result<bool> {
     let mut build = workspace::cargo();

@@ -1,4 +1,5 @@
-//! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | memory | kills | interface | soak`.
+//! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | console | reference | memory |
+//! kills | interface | soak`.
 //!
 //! Kept light (argument parsing, JSON, errors), because it is built before anything else can run.
 
@@ -92,6 +93,8 @@ enum Command {
     /// times
     #[command(after_help = "Example: cargo xtask console --times")]
     Console(console::Options),
+    /// Writes docs/reference from the command line and the settings; a test compares them
+    Reference,
     /// Loads and queries a whole network under a limit on the process's address space (release build)
     Memory(memory::Options),
     /// Kills a server under mixed load repeatedly (kill -9), checks that acknowledged writes survive, and
@@ -152,6 +155,7 @@ fn main() -> ExitCode {
             suites,
         } => commands::soak(minutes, seed, &suites),
         Command::Console(options) => console::run(&options),
+        Command::Reference => commands::reference(),
         Command::Memory(options) => memory::run(&options),
         Command::Kills {
             minutes,

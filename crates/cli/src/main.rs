@@ -31,6 +31,8 @@ mod import;
 mod open;
 mod output;
 mod query;
+#[cfg(test)]
+mod reference;
 mod replica;
 mod run;
 mod serve;

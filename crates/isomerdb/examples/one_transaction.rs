@@ -5,9 +5,7 @@ use isomerdb::{Database, Error, ReadTransaction, Result, params};
 /// Functions that only read take a `ReadTransaction`; a `WriteTransaction` dereferences to it.
 fn balance(tx: &ReadTransaction, account: &str) -> Result<i64> {
     let found = tx.collection("Account").get(account)?;
-    let cents = found
-        .as_ref()
-        .and_then(|account| account.get("cents")?.as_int());
+    let cents = found.and_then(|found| found.get("cents")?.as_int());
     cents.ok_or_else(|| Error::invalid(format!("there is no account `{account}`")))
 }
 
@@ -22,7 +20,8 @@ fn pay(db: &Database, from: &str, to: &str, cents: i64) -> Result<u64> {
         accounts.patch(from, &params! { "cents" => left })?;
         accounts.patch(to, &params! { "cents" => balance(tx, to)? + cents })?;
         tx.query((
-            "MATCH (a:Account {_key: $from}), (b:Account {_key: $to}) CREATE (a)-[:PAID {cents: $cents}]->(b)",
+            "MATCH (a:Account {_key: $from}), (b:Account {_key: $to})
+             CREATE (a)-[:PAID {cents: $cents}]->(b)",
             params! { "from" => from, "to" => to, "cents" => cents },
         ))?;
         let number = receipts.next_number("receipt")?;
@@ -39,18 +38,12 @@ fn main() -> Result<()> {
     let refused = pay(&db, "bob", "ada", 900).unwrap_err();
     println!("refused: {}", refused.message());
 
-    // One version of all of it.
+    // A read transaction sees one version of everything.
     let tx = db.begin_read()?;
-    let paid = tx.query(
-        "MATCH (:Account)-[p:PAID]->(:Account) RETURN count(p) AS n, sum(p.cents) AS cents",
-    )?;
+    let paid = tx.query("MATCH ()-[p:PAID]->() RETURN count(p), sum(p.cents)")?;
     let (count, cents): (i64, i64) = paid.single()?.deserialize()?;
-    println!(
-        "{count} payments of {cents} in all; {} and {}",
-        balance(&tx, "ada")?,
-        balance(&tx, "bob")?
-    );
-    assert_eq!(tx.bucket("receipts").last_number("receipt")?, 2);
+    let (ada, bob) = (balance(&tx, "ada")?, balance(&tx, "bob")?);
+    println!("{count} payments of {cents} in all; {ada} and {bob}");
     Ok(())
 }
 

@@ -1,5 +1,9 @@
 //! Metrics for Prometheus: counters and histograms of requests by route, and gauges of the rest of the server.
 //! Memory: fixed, about 200 bytes a route.
+//!
+//! The text is written here. Libraries for it keep the counters in their registries, or take structures that are
+//! as long to fill as the lines are to write; `prometheus` would add two crates, `prometheus-client` three and another
+//! format. Labels need no escapes: they are routes, names of messages, parts and databases (letters, digits, `_`, `-`).
 
 use std::{
     fmt::Write,

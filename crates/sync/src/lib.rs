@@ -17,6 +17,7 @@ mod local;
 mod peers;
 mod report;
 mod text;
+mod tls;
 
 pub use answer::{MAX_FRAME_BYTES, answer};
 pub use cause::Cause;

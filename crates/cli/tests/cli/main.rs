@@ -6,6 +6,7 @@ mod commands;
 mod deezer;
 mod golden;
 mod import;
+mod pages;
 mod replica;
 mod replicas;
 mod scripts;

@@ -21,7 +21,7 @@ use isomer_server::{
 use isomer_testkit::poll;
 
 /// A server that is killed when the test ends, in any way.
-struct Server {
+pub struct Server {
     child: Child,
     url: String,
     /// Its Bolt address, if it has one.
@@ -30,7 +30,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(folder: &Path, more: &[&str], environment: &[(&str, &str)]) -> Self {
+    pub fn start(folder: &Path, more: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_isomer"));
         command
             .args([
@@ -89,7 +89,7 @@ impl Server {
     }
 
     /// The next line of the log that contains this.
-    fn line_with(&self, part: &str) -> String {
+    pub fn line_with(&self, part: &str) -> String {
         loop {
             let line = self
                 .lines
@@ -99,6 +99,10 @@ impl Server {
                 return line;
             }
         }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     fn address(&self) -> &str {
