@@ -59,6 +59,7 @@ pub(crate) struct Run {
     /// Relationships that were deleted with a node and that a later `DELETE` of the statement must name.
     pub(crate) owed_rels: FxHashMap<RelId, NodeId>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
+    pub(crate) host: Option<Arc<dyn crate::host::Host>>,
     /// The folder that queries may read files from.
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
     /// Notices about the data that the execution met, in addition to those of the plan.
@@ -138,6 +139,7 @@ impl Run {
             deleted_rels: IdSet::default(),
             owed_rels: FxHashMap::default(),
             running: None,
+            host: None,
             csv_folder: None,
             notices: Vec::new(),
             workers: 1,

@@ -34,7 +34,7 @@ pub use query::{
     SingleQuery, SortItem, SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
 };
 pub use schema::{
-    ConstraintKind, CreateConstraint, CreateIndex, DropSchema, FieldPath, FieldStep, KillQuery,
-    SchemaTarget, Show, ShowKind,
+    ConstraintKind, CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema, FieldPath,
+    FieldStep, IndexType, KillQuery, SchemaName, SchemaTarget, Show, ShowKind, ShowOnly, ShownRule,
 };
 pub use statement::{Mode, Statement, StatementBody};

@@ -375,6 +375,8 @@ pub struct Yield {
 /// The columns of a `YIELD`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum YieldItems {
+    /// No `YIELD`, only a `WHERE`: the default columns of a `SHOW`.
+    Default,
     /// `YIELD *`: all of them; standalone calls only.
     Star,
     /// `YIELD -`: none of them.

@@ -144,7 +144,7 @@ fn with(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
     }))
 }
 
-fn return_clause(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+pub(super) fn return_clause(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
     p.advance();
     let projection = projection(p)?;
     Ok(Clause::Return(Return {
@@ -161,6 +161,20 @@ pub(super) fn projection(p: &mut Parser<'_>) -> PResult<Projection> {
         true => Vec::new(),
         false => p.comma_separated(projection_item)?,
     };
+    let (order_by, skip, limit) = paging(p)?;
+    Ok(Projection {
+        distinct,
+        star,
+        items,
+        order_by,
+        skip,
+        limit,
+        span: p.since(start),
+    })
+}
+
+/// `[ORDER BY …] [SKIP …] [LIMIT …]`
+pub(super) fn paging(p: &mut Parser<'_>) -> PResult<(Vec<SortItem>, Option<Expr>, Option<Expr>)> {
     let order_by = match p.eat_keyword(Keyword::Order) {
         true => {
             p.expect_keyword(Keyword::By)?;
@@ -176,15 +190,7 @@ pub(super) fn projection(p: &mut Parser<'_>) -> PResult<Projection> {
         true => Some(row_count(p)?),
         false => None,
     };
-    Ok(Projection {
-        distinct,
-        star,
-        items,
-        order_by,
-        skip,
-        limit,
-        span: p.since(start),
-    })
+    Ok((order_by, skip, limit))
 }
 
 fn projection_item(p: &mut Parser<'_>) -> PResult<ProjectionItem> {

@@ -1,12 +1,16 @@
 //! Procedures: their interface, those of the language, and functions that other crates register.
 
 mod algorithms;
+mod apoc;
 mod estimate;
 mod indexes;
+mod neo4j;
 mod network;
 mod paths;
+mod schema_facts;
 mod settings;
 mod statistics;
+mod table;
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +22,9 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     error::{ErrorClass, ExecError, Result},
+    host::Host,
     limits::{Stop, Watch},
+    result::RunningQueries,
 };
 
 /// A procedure: called once per row, returns any number of rows.
@@ -28,6 +34,10 @@ pub trait Procedure: Send + Sync {
     /// Runs it. `arguments` has one value per parameter, already of the declared type; rows are passed to
     /// [`Call::emit`].
     fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()>;
+    /// What it does, in one line.
+    fn description(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// One call of a procedure: its transaction, its limits, and the consumer of its rows.
@@ -38,6 +48,10 @@ pub struct Call<'a> {
     pub(crate) watch: &'a mut Watch,
     /// Consumes a row; the watch is the call's own.
     pub(crate) sink: &'a mut dyn FnMut(Vec<Value>, &mut Watch) -> Result<()>,
+    /// The registry of running queries.
+    pub(crate) running: Option<Arc<dyn RunningQueries>>,
+    /// The program that runs the database.
+    pub(crate) host: Option<Arc<dyn Host>>,
     /// Bytes of the query's memory that this call holds.
     held_bytes: usize,
 }
@@ -54,8 +68,21 @@ impl<'a> Call<'a> {
             views,
             watch,
             sink,
+            running: None,
+            host: None,
             held_bytes: 0,
         }
+    }
+
+    /// With what it may ask about the program that runs the database.
+    pub(crate) fn with_program(
+        mut self,
+        running: Option<Arc<dyn RunningQueries>>,
+        host: Option<Arc<dyn Host>>,
+    ) -> Self {
+        self.running = running;
+        self.host = host;
+        self
     }
 
     /// The transaction it runs in.
@@ -111,6 +138,10 @@ pub trait ScalarFunction: Send + Sync {
     fn signature(&self) -> &Arc<FunctionSignature>;
     /// Runs it.
     fn call(&self, arguments: &[Value]) -> Result<Value>;
+    /// What it gives, in one line.
+    fn description(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Functions and procedures in addition to the built-in functions. Names are case-insensitive.
@@ -135,6 +166,8 @@ impl Registry {
         paths::register(&mut registry);
         statistics::register(&mut registry);
         indexes::register(&mut registry);
+        neo4j::register(&mut registry);
+        apoc::register(&mut registry);
         registry
     }
 

@@ -16,6 +16,9 @@ impl Machine {
             Err(ServerError::TooMany { .. }) if self.may_wait() => return Err(MessageError::Busy),
             opened => opened?,
         };
+        if let Some(metadata) = &on.metadata {
+            *open.metadata().lock() = metadata.clone();
+        }
         let database = access.name().clone();
         self.success_on(out, &[], &database);
         self.transaction = Some(ExplicitTransaction {
