@@ -170,7 +170,7 @@ impl StatementHost {
     }
 
     fn current_user(&self) -> Vec<Value> {
-        let rights = &self.principal.rights.user;
+        let rights = self.principal.rights.of_its_user();
         let roles = rights.iter().map(role).collect();
         let home = self.facts.home_of(&self.principal);
         self.user(&self.principal.name, roles, home)

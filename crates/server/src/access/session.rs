@@ -69,6 +69,11 @@ impl Effective {
         }
     }
 
+    /// The rights of the user, without the scope.
+    pub fn of_its_user(&self) -> &Rights {
+        &self.user
+    }
+
     /// Whether it includes all of `asked`.
     pub fn contain(&self, asked: &Rights) -> bool {
         asked.within(&self.user) && self.scope.as_ref().is_none_or(|scope| asked.within(scope))

@@ -24,5 +24,9 @@ mod statement;
 pub mod structure;
 mod summary;
 
+pub(crate) use connection::authenticate;
 pub use connection::serve;
+pub(crate) use failure::Failure;
+pub(crate) use machine::bookmark;
 pub use message::{Kind, MESSAGES, Needs};
+pub(crate) use summary::all_notifications as notifications;

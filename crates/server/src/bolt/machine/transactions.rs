@@ -89,7 +89,7 @@ pub(super) fn expired(failure: Failure) -> Failure {
 }
 
 /// `isomer:DATABASE:VERSION`.
-pub(super) fn bookmark(database: &str, version: u64) -> String {
+pub(crate) fn bookmark(database: &str, version: u64) -> String {
     format!("isomer:{database}:{version}")
 }
 
