@@ -63,7 +63,7 @@ fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
 fn single_query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<SingleQuery> {
     let start = p.span();
     let mut clauses: Vec<Clause> = Vec::new();
-    while matches!(p.peek(), TokenKind::Keyword(keyword) if CLAUSES.contains(&keyword)) {
+    while starts_clause(p) {
         let clause = clause(p)?;
         check_order(p, clauses.last(), &clause)?;
         clauses.push(clause);
@@ -85,10 +85,35 @@ fn single_query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<SingleQu
     })
 }
 
+/// Whether the current token starts a clause. `INSERT` and `FINISH` are no keywords: they may be variables.
+fn starts_clause(p: &Parser<'_>) -> bool {
+    match p.peek() {
+        TokenKind::Keyword(keyword) => CLAUSES.contains(&keyword),
+        TokenKind::Name => p.is_word("INSERT") && p.is_at(1, Symbol::LeftParen) || is_finish(p),
+        _ => false,
+    }
+}
+
+fn is_finish(p: &Parser<'_>) -> bool {
+    p.is_word("FINISH")
+        && matches!(
+            p.peek_at(1),
+            TokenKind::End
+                | TokenKind::Symbol(Symbol::Semicolon | Symbol::RightBrace)
+                | TokenKind::Keyword(Keyword::Union)
+        )
+}
+
 /// Parses one clause; the current token starts one.
 pub(super) fn clause(p: &mut Parser<'_>) -> PResult<Clause> {
     let start = p.span();
     let TokenKind::Keyword(keyword) = p.peek() else {
+        if is_finish(p) {
+            return Ok(Clause::Finish(p.advance()));
+        }
+        if p.is_word("INSERT") {
+            return create(p, start);
+        }
         return Err(p.unexpected_word("a clause", CLAUSES));
     };
     match keyword {

@@ -410,6 +410,11 @@ fn schema_commands() {
         "CYPHER 5 RETURN 1",
         "CYPHER 25 runtime=slotted planner=cost EXPLAIN RETURN 1",
         "PROFILE CYPHER runtime=pipelined SHOW INDEXES",
+        "MATCH (n) FINISH",
+        "CREATE (n) FINISH;",
+        "MATCH (finish) RETURN finish",
+        "INSERT (:A {x: 1})-[:R]->(:B) RETURN 1",
+        "RETURN trim(BOTH 'x' FROM 'xax'), trim(LEADING FROM ' a'), trim(both), trim(' a')",
     ] {
         let parsed = parse(text);
         assert!(parsed.is_ok(), "{text}: {parsed:?}");
@@ -425,6 +430,8 @@ fn schema_commands() {
         ("CREATE INDEX FOR (n:L) ON (n.a) OPTIONS $o", "a map"),
         ("CYPHER 3 RETURN 1", "CYPHER 25"),
         ("SHOW NODE CONSTRAINTS", "expected"),
+        ("FINISH RETURN 1", "expected"),
+        ("RETURN 1 FINISH", "must be the last clause"),
         ("SHOW INDEXES RETURN 1", "the end of the statement"),
     ] {
         let message = error(text).message;

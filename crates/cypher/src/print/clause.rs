@@ -57,6 +57,7 @@ impl Printer {
             }
             Clause::Call(call) => self.procedure_call(call),
             Clause::Subquery(clause) => self.call_subquery(clause),
+            Clause::Finish(_) => self.text("FINISH"),
             Clause::LoadCsv(clause) => {
                 self.text(if clause.with_headers {
                     "LOAD CSV WITH HEADERS FROM "

@@ -9,6 +9,7 @@ mod network;
 mod paths;
 mod schema_facts;
 mod settings;
+mod standard;
 mod statistics;
 mod table;
 
@@ -167,6 +168,7 @@ impl Registry {
         statistics::register(&mut registry);
         indexes::register(&mut registry);
         neo4j::register(&mut registry);
+        standard::register(&mut registry);
         apoc::register(&mut registry);
         registry
     }

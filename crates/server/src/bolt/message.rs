@@ -85,7 +85,7 @@ pub(super) enum Request {
 }
 
 /// Parameters of a transaction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TransactionParameters {
     pub database: Option<String>,
     pub bookmarks: Vec<String>,

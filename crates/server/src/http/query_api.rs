@@ -22,6 +22,7 @@ use crate::{
     access::{Access, Role},
     bolt::{self, Failure},
     slow,
+    use_clause::UseClause,
 };
 
 /// Fields of the body.
@@ -70,12 +71,16 @@ struct Asked {
 async fn run(call: &mut Call) -> Result<Reply> {
     let credential = bolt::authenticate(&call.core, call.from, &credentials(call)?).await?;
     let principal = call.core.principal(&credential)?;
-    let name = call.core.resolve(call.path_param("database"), &principal);
     call.audit(|details| details.user = Some(principal.name.to_string()));
-    let session = call.core.admit(principal, call.from)?;
+    let session = call.core.admit(principal.clone(), call.from)?;
     call.sent = Some(session.body().clone());
+    let mut asked = read(call).await?;
+    let mut name = call.core.resolve(call.path_param("database"), &principal);
+    if let Some(clause) = UseClause::of(&asked.statement) {
+        name = call.core.resolve(&clause.database, &principal);
+        asked.statement = clause.rest;
+    }
     let mut access = session.database(&name, Role::Reader, None)?;
-    let asked = read(call).await?;
     let cancel = CancelHandle::new();
     // The client has disconnected if this is dropped before the end.
     let _stop = StopOnDrop::new(&cancel);

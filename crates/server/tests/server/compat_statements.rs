@@ -180,6 +180,23 @@ fn neo4j_is_the_default_database_and_system_has_no_data() {
     let written = driver.run("CREATE (:A)", params! { "db" => "system" }).1;
     assert_ne!(written.code(), "success");
     driver.reset();
+    // `USE` names the database of a statement.
+    assert_eq!(
+        rows(
+            &mut driver,
+            "system",
+            "USE people MATCH (n) RETURN count(n) AS n"
+        ),
+        [[Value::Int(1)]]
+    );
+    driver
+        .ask(crate::driver::BEGIN, &[params! { "db" => "people" }.into()])
+        .success();
+    let own = driver.run("USE neo4j RETURN 1", Map::new()).1;
+    assert_eq!(own.code(), "success", "{own:?}");
+    let other = driver.run("USE system RETURN 1", Map::new()).1;
+    assert_eq!(other.code(), "Neo.ClientError.Statement.ArgumentError");
+    driver.reset();
     // An administrator of the server may use every class of statements there, and still write nothing.
     let mut admin = Driver::of(&server, "admin");
     let written = admin.run("CREATE (:A)", params! { "db" => "system" }).1;
@@ -337,6 +354,8 @@ fn the_query_api_answers_clients_without_bolt() {
     let mut reads = create;
     reads["accessMode"] = "READ".into();
     assert_eq!(ask("admin", "people", reads).0, 403);
+    let used = json!({"statement": "USE people MATCH (n:A) RETURN count(n) AS n"});
+    assert_eq!(ask("ada", "system", used).1["data"]["values"], json!([[1]]));
     let (status, _) = ask("admin", "system", json!({"statement": "CREATE (:A)"}));
     assert_eq!(status, 403);
 }
