@@ -15,8 +15,8 @@ use super::query::query;
 use super::value_type::value_type;
 use crate::Span;
 use crate::ast::{
-    BinaryOp, CaseBranch, Clause, Expr, ExprKind, Literal, MapEntry, MapProjectionItem, Match,
-    QualifiedName, QuantifierKind, Query, SingleQuery, SubqueryKind, UnaryOp, UnionKind,
+    BinaryOp, CaseBranch, Clause, Expr, ExprKind, Ident, Literal, MapEntry, MapProjectionItem,
+    Match, QualifiedName, QuantifierKind, Query, SingleQuery, SubqueryKind, UnaryOp, UnionKind,
 };
 use crate::error::{Detail, ParseError};
 use crate::lexer::string_value;
