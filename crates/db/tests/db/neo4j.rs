@@ -148,6 +148,16 @@ fn records_are_made_of_values() {
             ("MATCH (n:A) RETURN count(n)", &["[3]"]),
         ],
     );
+    let made =
+        db.query("CALL apoc.create.node(['A', 'B'], {x: 1, y: null}) YIELD node RETURN node");
+    let made = *made.expect("created").counters();
+    assert_eq!(
+        (made.nodes_created, made.labels_added, made.properties_set),
+        (1, 2, 1)
+    );
+    // A scan does not see what the procedure creates for earlier rows.
+    let copied = "MATCH (a:A) CALL apoc.create.node(['A'], {x: a.x}) YIELD node RETURN count(node)";
+    assert_eq!(rows(&db, copied), ["[4]"]);
     for text in [
         "CALL apoc.create.node([''], {}) YIELD node RETURN node",
         "CALL apoc.create.addLabels([1], ['A']) YIELD node RETURN node",

@@ -134,11 +134,11 @@ impl Operate for ProcedureCall {
             let mut gathered = Gathered::new(&call.yields);
             let mut sink = |row: Vec<Value>, watch: &mut Watch| gathered.add(&row, watch);
             let (running, host) = (cx.run.running.clone(), cx.run.host.clone());
-            let called = procedure.call(
-                &arguments,
-                &mut Call::new(cx.tx, &cx.run.views, &mut cx.run.watch, &mut sink)
-                    .with_program(running, host),
-            );
+            let mut running_call = Call::new(cx.tx, &cx.run.views, &mut cx.run.watch, &mut sink)
+                .with_program(running, host);
+            let called = procedure.call(&arguments, &mut running_call);
+            cx.run.counters.add(&running_call.counters);
+            drop(running_call);
             let called = called.and_then(|()| gathered.seal(&mut cx.run.watch));
             self.pending_bytes = gathered.held_bytes;
             called?;

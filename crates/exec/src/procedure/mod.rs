@@ -25,7 +25,7 @@ use crate::{
     error::{ErrorClass, ExecError, Result},
     host::Host,
     limits::{Stop, Watch},
-    result::RunningQueries,
+    result::{Counters, RunningQueries},
 };
 
 /// A procedure: called once per row, returns any number of rows.
@@ -53,6 +53,8 @@ pub struct Call<'a> {
     pub(crate) running: Option<Arc<dyn RunningQueries>>,
     /// The program that runs the database.
     pub(crate) host: Option<Arc<dyn Host>>,
+    /// What it has changed.
+    pub(crate) counters: Counters,
     /// Bytes of the query's memory that this call holds.
     held_bytes: usize,
 }
@@ -71,6 +73,7 @@ impl<'a> Call<'a> {
             sink,
             running: None,
             host: None,
+            counters: Counters::default(),
             held_bytes: 0,
         }
     }

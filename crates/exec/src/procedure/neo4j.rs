@@ -332,6 +332,7 @@ fn set_node_vector(arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
     let floats = vector("db.create.setNodeVectorProperty", given)?;
     let mut graph = call.transaction().graph_mut();
     graph.set_node_property(node.id, &[key], floats)?;
+    call.counters.properties_set += 1;
     Ok(())
 }
 
@@ -342,6 +343,7 @@ fn set_relationship_vector(arguments: &[Value], call: &mut Call<'_>) -> Result<(
     let floats = vector("db.create.setRelationshipVectorProperty", given)?;
     let mut graph = call.transaction().graph_mut();
     graph.set_relationship_property(relationship.id, &[key], floats)?;
+    call.counters.properties_set += 1;
     Ok(())
 }
 

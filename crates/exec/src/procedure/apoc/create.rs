@@ -88,7 +88,8 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             let labels = labels("apoc.create.addLabels", args, 1, call)?;
             for node in nodes("apoc.create.addLabels", args)? {
                 for label in &labels {
-                    call.transaction().graph_mut().add_label(node, *label)?;
+                    let is_new = call.transaction().graph_mut().add_label(node, *label)?;
+                    call.counters.labels_added += u64::from(is_new);
                 }
                 call.emit(vec![node_value(node)])?;
             }
@@ -104,7 +105,8 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             let labels = labels("apoc.create.removeLabels", args, 1, call)?;
             for node in nodes("apoc.create.removeLabels", args)? {
                 for label in &labels {
-                    call.transaction().graph_mut().remove_label(node, *label)?;
+                    let had = call.transaction().graph_mut().remove_label(node, *label)?;
+                    call.counters.labels_removed += u64::from(had);
                 }
                 call.emit(vec![node_value(node)])?;
             }
@@ -129,6 +131,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
                 let value = args.get(2).cloned().unwrap_or_default();
                 let mut graph = call.transaction().graph_mut();
                 graph.set_node_property(node, &[&key], value)?;
+                call.counters.properties_set += 1;
                 call.emit(vec![node_value(node)])?;
             }
             Ok(())
@@ -148,6 +151,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
                     })?;
                     let mut graph = call.transaction().graph_mut();
                     graph.set_node_property(node, &[key], value.clone())?;
+                    call.counters.properties_set += 1;
                 }
                 call.emit(vec![node_value(node)])?;
             }
@@ -259,10 +263,19 @@ fn node_value(id: NodeId) -> Value {
     Value::from(Node { id, content: None })
 }
 
+/// How many properties have a value.
+fn present(properties: &Map) -> u64 {
+    properties.values().filter(|value| !value.is_null()).count() as u64
+}
+
 fn create_node(call: &mut Call<'_>, labels: &[LabelId], properties: Map) -> Result<Value> {
     call.tick(1)?;
     let mut graph = call.transaction().graph_mut();
-    Ok(node_value(graph.create_node(labels, &properties)?))
+    let node = graph.create_node(labels, &properties)?;
+    call.counters.nodes_created += 1;
+    call.counters.labels_added += labels.len() as u64;
+    call.counters.properties_set += present(&properties);
+    Ok(node_value(node))
 }
 
 fn create_relationship(
@@ -274,6 +287,8 @@ fn create_relationship(
     call.tick(1)?;
     let mut graph = call.transaction().graph_mut();
     let id = graph.create_relationship(type_id, source, target, &properties)?;
+    call.counters.relationships_created += 1;
+    call.counters.properties_set += present(&properties);
     Ok(relationship_value(id, type_id, source, target))
 }
 
@@ -293,13 +308,16 @@ fn set_labels(args: &[Value], call: &mut Call<'_>) -> Result<()> {
         let mut present = isomer_data::NodeLabels::new();
         call.reader().node_labels(&[node], &mut present)?;
         let old: Vec<LabelId> = present.of(0).to_vec();
+        let mut changed = (0, 0);
         let mut graph = call.transaction().graph_mut();
         for label in old.iter().filter(|label| !wanted.contains(label)) {
-            graph.remove_label(node, *label)?;
+            changed.0 += u64::from(graph.remove_label(node, *label)?);
         }
         for label in &wanted {
-            graph.add_label(node, *label)?;
+            changed.1 += u64::from(graph.add_label(node, *label)?);
         }
+        call.counters.labels_removed += changed.0;
+        call.counters.labels_added += changed.1;
         call.emit(vec![node_value(node)])?;
     }
     Ok(())
@@ -344,6 +362,7 @@ fn merge_node(procedure: &'static str, args: &[Value], call: &mut Call<'_>) -> R
         if !matched.is_empty() {
             let mut graph = call.transaction().graph_mut();
             graph.merge_node_properties(node, &matched)?;
+            call.counters.properties_set += matched.len() as u64;
         }
         call.emit(vec![node_value(node)])?;
     }
@@ -457,6 +476,7 @@ fn merge_relationship(procedure: &'static str, args: &[Value], call: &mut Call<'
         if !matched.is_empty() {
             let mut graph = call.transaction().graph_mut();
             graph.merge_relationship_properties(rel, &matched)?;
+            call.counters.properties_set += matched.len() as u64;
         }
         call.emit(vec![relationship_value(rel, type_id, source, target)])?;
     }
