@@ -7,6 +7,9 @@ use isomer_value::{Map, Value};
 
 use crate::error::{ExecError, Result};
 
+/// What precedes the number of a query in the id of its transaction.
+pub(crate) const TRANSACTION_PREFIX: &str = "db-transaction-";
+
 /// The program that runs the database, and the client that runs the statement.
 pub trait Host: Send + Sync + std::fmt::Debug {
     /// The name of the database among those of the program.

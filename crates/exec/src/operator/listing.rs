@@ -362,7 +362,7 @@ fn transactions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
         let started = now.checked_sub(elapsed).unwrap_or(now);
         vec![
             database.clone(),
-            format!("{TRANSACTION_PREFIX}{number}").into(),
+            format!("{}{number}", host::TRANSACTION_PREFIX).into(),
             format!("query-{number}").into(),
             "".into(),
             "".into(),
@@ -378,9 +378,6 @@ fn transactions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
     let running = cx.run.running.iter().flat_map(|running| running.list());
     running.map(row).collect()
 }
-
-/// What precedes the number of a query in the id of its transaction.
-pub(crate) const TRANSACTION_PREFIX: &str = "db-transaction-";
 
 fn elapsed_duration(ms: i64) -> Duration {
     Duration {

@@ -25,7 +25,7 @@ mod fallback;
 mod group_by_key;
 mod input;
 mod join;
-pub(crate) mod listing;
+mod listing;
 mod merge;
 mod morsels;
 mod pieces;

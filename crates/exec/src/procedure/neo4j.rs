@@ -10,7 +10,10 @@ use super::{
     settings::refused,
     table::{ProcedureRow, register_procedures},
 };
-use crate::{error::Result, host, operator::listing::TRANSACTION_PREFIX};
+use crate::{
+    error::Result,
+    host::{self, TRANSACTION_PREFIX},
+};
 
 /// The version of Neo4j whose answers and messages these procedures give: clients choose by it what they send.
 const NEO4J_VERSION: &str = "5.26.0";
