@@ -48,8 +48,15 @@ pub(crate) fn required<'h>(
 
 /// The rows of a listing of the host.
 pub(crate) fn listing(host: &Option<Arc<dyn Host>>, kind: ShowKind) -> Result<Vec<Vec<Value>>> {
-    let name = format!("SHOW {kind:?}").to_uppercase();
-    required(host, &name)?
+    let statement = match kind {
+        ShowKind::DefaultDatabase => "SHOW DEFAULT DATABASE",
+        ShowKind::HomeDatabase => "SHOW HOME DATABASE",
+        ShowKind::Users => "SHOW USERS",
+        ShowKind::CurrentUser => "SHOW CURRENT USER",
+        ShowKind::Settings => "SHOW SETTINGS",
+        _ => "SHOW DATABASES",
+    };
+    required(host, statement)?
         .listing(kind)
         .map_err(|error| match error.denied {
             true => ExecError::Denied(error.message),

@@ -231,7 +231,10 @@ impl Host for StatementHost {
     fn listing(&self, listing: ShowKind) -> Result<Vec<Vec<Value>>, HostError> {
         match listing {
             ShowKind::Databases => Ok(self.databases()),
-            ShowKind::DefaultDatabase => Ok(self.one_database(self.facts.home.clone())),
+            ShowKind::DefaultDatabase => {
+                let allowed = |name: &Arc<str>| self.principal.rights.on(name).is_some();
+                Ok(self.one_database(self.facts.home.clone().filter(allowed)))
+            }
             ShowKind::HomeDatabase => Ok(self.one_database(self.facts.home_of(&self.principal))),
             ShowKind::Users => self.users(),
             ShowKind::CurrentUser => Ok(vec![self.current_user()]),
