@@ -53,8 +53,8 @@ fn answer(driver: &mut Driver, statement: &str) -> Result<String, String> {
     let fields = [statement.into(), parameters.into(), on.into()];
     driver.send(RUN, &fields);
     driver.send(PULL, &[params! { "n" => -1 }.into()]);
-    let (_, run) = driver.receive().expect("an answer");
-    let (_, pull) = driver.receive().expect("an answer");
+    let run = driver.summary().expect("an answer");
+    let pull = driver.summary().expect("an answer");
     let columns = match (run, pull) {
         (Answer::Success(about), Answer::Success(_)) => about,
         (Answer::Failure { code, message }, _) | (_, Answer::Failure { code, message }) => {
@@ -90,13 +90,12 @@ fn statements_of_libraries_are_accepted() {
             continue;
         };
         of_neo4j += 1;
-        // `|` separates fields in the source of the list, so it cuts columns that contain one.
-        let is_cut = !expected.ends_with(']');
         match answer(&mut driver, &statement.text) {
             Err(error) => println!("refused: {}\n    {error}", statement.text),
             Ok(columns) => {
                 accepted += 1;
-                if columns == *expected || is_cut {
+                // Some columns of the list are cut.
+                if columns.starts_with(expected.as_str()) {
                     same += 1;
                 } else {
                     println!("columns: {}\n    {columns}\n    {expected}", statement.text);

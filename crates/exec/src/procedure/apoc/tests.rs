@@ -19,6 +19,10 @@ fn ints(numbers: &[i64]) -> Value {
     numbers.iter().copied().map(Value::Int).collect()
 }
 
+fn list(values: Vec<Value>) -> Value {
+    values.into()
+}
+
 fn texts(all: &[&str]) -> Value {
     all.iter().map(|text| Value::from(*text)).collect()
 }
@@ -147,8 +151,8 @@ fn collections() {
         ),
         ("apoc.coll.toSet", vec![Value::Null], Value::Null),
     ]);
-    let nested: Value = vec![1_i64.into(), vec![2_i64.into(), ints(&[3])].into()].into();
-    let once: Value = vec![1_i64.into(), 2_i64.into(), ints(&[3])].into();
+    let nested = list(vec![1_i64.into(), list(vec![2_i64.into(), ints(&[3])])]);
+    let once = list(vec![1_i64.into(), 2_i64.into(), ints(&[3])]);
     check(vec![
         ("apoc.coll.flatten", vec![nested.clone()], once),
         (
@@ -167,7 +171,7 @@ fn maps() {
         let entries = entries.iter();
         Map::from_iter(entries.map(|(name, value)| (*name, Value::Int(*value)))).into()
     };
-    let pair = |name: &str, value: i64| -> Value { vec![name.into(), value.into()].into() };
+    let pair = |name: &str, value: i64| list(vec![name.into(), value.into()]);
     let nested: Value = Map::from_iter([("a", map(&[("b", 1)]))]).into();
     check(vec![
         (
@@ -182,7 +186,7 @@ fn maps() {
         ),
         (
             "apoc.map.fromValues",
-            vec![vec!["a".into(), 1_i64.into()].into()],
+            vec![list(vec!["a".into(), 1_i64.into()])],
             map(&[("a", 1)]),
         ),
         (
@@ -233,7 +237,7 @@ fn maps() {
         (
             "apoc.map.values",
             vec![map(&[("a", 1)]), texts(&["a", "b"]), true.into()],
-            vec![1_i64.into(), Value::Null].into(),
+            list(vec![1_i64.into(), Value::Null]),
         ),
         ("apoc.map.flatten", vec![nested], map(&[("a.b", 1)])),
         (
