@@ -86,6 +86,10 @@ pub(super) fn show(p: &mut Parser<'_>) -> PResult<StatementBody> {
 
 /// What is listed: the words between `SHOW` and `YIELD`.
 fn listing(p: &mut Parser<'_>) -> PResult<(ShowKind, Option<ShowOnly>, Vec<Expr>)> {
+    // `USER DEFINED FUNCTIONS` before `USER`.
+    if let Some((kind, only)) = functions(p) {
+        return Ok((kind, only, Vec::new()));
+    }
     if let Some((_, kind)) = PLAIN.iter().find(|(words, _)| eat_words(p, words)) {
         return Ok((*kind, None, Vec::new()));
     }
@@ -111,7 +115,7 @@ fn listing(p: &mut Parser<'_>) -> PResult<(ShowKind, Option<ShowOnly>, Vec<Expr>
             return Ok((kind, None, names));
         }
     }
-    match indexes(p).or_else(|| functions(p)).or_else(|| constraints(p)) {
+    match indexes(p).or_else(|| constraints(p)) {
         Some((kind, only)) => Ok((kind, only, Vec::new())),
         None => Err(p.unexpected_word(
             "INDEXES, CONSTRAINTS, LABELS, TYPES, PROPERTIES, BUCKETS, QUERIES, FUNCTIONS, PROCEDURES, DATABASES, USERS, \
