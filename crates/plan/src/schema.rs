@@ -174,31 +174,50 @@ pub enum ShowKind {
     Transactions,
 }
 
+/// The columns of `SHOW INDEXES`.
+const INDEX_FIELDS: &[&str] = &[
+    "id",
+    "name",
+    "state",
+    "populationPercent",
+    "type",
+    "entityType",
+    "labelsOrTypes",
+    "properties",
+    "indexProvider",
+    "owningConstraint",
+    "lastRead",
+    "readCount",
+    "trackedSince",
+    "options",
+    "failureMessage",
+    "createStatement",
+    "label",
+    "unique",
+];
+/// The columns of `SHOW DATABASES`.
+const DATABASE_FIELDS: &[&str] = &[
+    "name",
+    "type",
+    "aliases",
+    "access",
+    "address",
+    "role",
+    "writer",
+    "requestedStatus",
+    "currentStatus",
+    "statusMessage",
+    "default",
+    "home",
+    "constituents",
+];
+
 impl ShowKind {
-    /// Its columns: those that it has without `YIELD`, and then those that only `YIELD` shows. Names and order are those
-    /// of Neo4j, whose libraries read them, with what Neo4j does not have at the end.
+    /// Its columns: those that it has without `YIELD`, and then those that only `YIELD` shows. Names and order are
+    /// those of Neo4j, whose libraries read them, with what Neo4j does not have at the end.
     pub fn fields(self) -> &'static [&'static str] {
         match self {
-            Self::Indexes => &[
-                "id",
-                "name",
-                "state",
-                "populationPercent",
-                "type",
-                "entityType",
-                "labelsOrTypes",
-                "properties",
-                "indexProvider",
-                "owningConstraint",
-                "lastRead",
-                "readCount",
-                "trackedSince",
-                "options",
-                "failureMessage",
-                "createStatement",
-                "label",
-                "unique",
-            ],
+            Self::Indexes => INDEX_FIELDS,
             Self::Constraints => &[
                 "id",
                 "name",
@@ -247,21 +266,7 @@ impl ShowKind {
             ],
             Self::Conflicts => &["kind", "id", "record", "field", "value", "others"],
             Self::Queries => &["id", "text", "elapsed_ms", "rows", "memory_bytes"],
-            Self::Databases => &[
-                "name",
-                "type",
-                "aliases",
-                "access",
-                "address",
-                "role",
-                "writer",
-                "requestedStatus",
-                "currentStatus",
-                "statusMessage",
-                "default",
-                "home",
-                "constituents",
-            ],
+            Self::Databases => DATABASE_FIELDS,
             Self::DefaultDatabase | Self::HomeDatabase => &[
                 "name",
                 "type",

@@ -94,7 +94,7 @@ fn listing(p: &mut Parser<'_>) -> PResult<(ShowKind, Option<ShowOnly>, Vec<Expr>
         return Ok((*kind, None, Vec::new()));
     }
     if eat_words(p, &["DATABASE"]) {
-        let name = match p.is(Symbol::Comma) || is_name(p) {
+        let name = match is_name(p) {
             true => {
                 let name = p.name("the name of a database")?;
                 Expr::new(ExprKind::Literal(Literal::String(name.name)), name.span)

@@ -373,6 +373,19 @@ fn schema_commands() {
         "SHOW QUERIES;",
         "KILL QUERY 'q-1'",
         "KILL QUERY $id",
+    ] {
+        assert!(parse(text).is_ok(), "{text}");
+    }
+    assert!(
+        error("CREATE INDEX FOR (n:L) ON (m.a)")
+            .message
+            .contains("declared")
+    );
+}
+
+#[test]
+fn schema_commands_have_several_spellings() {
+    for text in [
         "CREATE RANGE INDEX FOR (n:L) ON (n.a) OPTIONS {indexProvider: 'range-1.0', indexConfig: {}}",
         "CREATE TEXT INDEX $name IF NOT EXISTS FOR (n:L) ON n.a",
         "CREATE POINT INDEX i FOR (n:L) ON (n.a)",
@@ -437,11 +450,6 @@ fn schema_commands() {
         let message = error(text).message;
         assert!(message.contains(part), "{text}: {message}");
     }
-    assert!(
-        error("CREATE INDEX FOR (n:L) ON (m.a)")
-            .message
-            .contains("declared")
-    );
 }
 
 #[test]

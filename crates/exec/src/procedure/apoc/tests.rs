@@ -92,6 +92,13 @@ fn collections() {
             vec![ints(&[1, 2, 3]), ints(&[3, 4])],
             ints(&[1, 2, 4]),
         ),
+    ]);
+}
+
+#[test]
+fn positions_and_counts_in_collections() {
+    let odd = || ints(&[1, 3, 5, 7, 9]);
+    check(vec![
         (
             "apoc.coll.remove",
             vec![odd(), 1_i64.into(), 2_i64.into()],
@@ -304,6 +311,12 @@ fn texts_are_changed() {
             vec!["Neo4j".into(), 10_i64.into(), "-".into()],
             "Neo4j-----".into(),
         ),
+    ]);
+}
+
+#[test]
+fn texts_are_compared_and_encoded() {
+    check(vec![
         ("apoc.text.slug", vec!["a-b  c".into()], "a-b-c".into()),
         (
             "apoc.text.clean",
