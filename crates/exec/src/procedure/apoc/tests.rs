@@ -385,7 +385,7 @@ fn texts_are_compared_and_encoded() {
         (
             "apoc.text.hammingDistance",
             vec!["first".into(), "third".into()],
-            4_i64.into(),
+            5_i64.into(),
         ),
         ("apoc.text.join", vec![Value::Null, "".into()], Value::Null),
     ]);
