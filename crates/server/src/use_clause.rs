@@ -52,7 +52,7 @@ mod tests {
     fn the_clause_is_replaced_by_spaces() {
         for (text, database, rest) in [
             ("USE people RETURN 1", "people", "           RETURN 1"),
-            (" use `my db`\nRETURN 1", "my db", "             \nRETURN 1"),
+            (" use `my db`\nRETURN 1", "my db", "            \nRETURN 1"),
             ("USE a-b.c", "a-b.c", "         "),
         ] {
             let found = UseClause::of(text).expect(text);

@@ -1,4 +1,4 @@
-//! Neo4j's HTTP Query API: `POST /db/{database}/query/v2`, for clients without Bolt.
+//! Neo4j's HTTP Query API: `POST /db/{db}/query/v2`, for clients without Bolt.
 //!
 //! The request is `{"statement": …, "parameters": {…}}`, with a name and a password (Basic) or a token (Bearer). The
 //! answer has status 202 and `{"data": {"fields": […], "values": [[…], …]}, "bookmarks": […]}`; an error is
@@ -36,7 +36,7 @@ const FIELDS: &[&str] = &[
     "impersonatedUser",
 ];
 
-/// `POST /db/{database}/query/v2`
+/// `POST /db/{db}/query/v2`
 pub async fn query(mut call: Call) -> Result<Reply> {
     match run(&mut call).await {
         Ok(reply) => Ok(reply),
@@ -75,7 +75,7 @@ async fn run(call: &mut Call) -> Result<Reply> {
     let session = call.core.admit(principal.clone(), call.from)?;
     call.sent = Some(session.body().clone());
     let mut asked = read(call).await?;
-    let mut name = call.core.resolve(call.path_param("database"), &principal);
+    let mut name = call.core.resolve(call.path_param("db"), &principal);
     if let Some(clause) = UseClause::of(&asked.statement) {
         name = call.core.resolve(&clause.database, &principal);
         asked.statement = clause.rest;

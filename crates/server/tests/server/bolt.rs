@@ -290,7 +290,7 @@ fn a_manifest_offers_all_versions() {
     stream.read_exact(&mut manifest).unwrap();
     assert_eq!(
         manifest,
-        [0, 0, 1, 0xff, 3, 0, 2, 8, 5, 0, 4, 4, 5, 0, 0, 4, 4, 0]
+        [0, 0, 1, 0xff, 3, 0, 2, 8, 5, 0, 4, 4, 5, 0, 3, 4, 4, 0]
     );
     stream.write_all(&[0, 0, 7, 5, 0]).unwrap();
     let mut driver = Driver { stream };
