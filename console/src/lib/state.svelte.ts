@@ -76,8 +76,8 @@ class LiveCatalog {
       rows("SHOW TYPES"),
       rows("SHOW PROPERTIES"),
       api.get(api.path`/v1/databases/${database}/buckets`).catch(() => ({ buckets: [] as Json[] })),
-      this.current.functions.length ? null : rows("SHOW FUNCTIONS"),
-      this.current.procedures.length ? null : rows("SHOW PROCEDURES"),
+      this.current.functions.length ? null : rows("SHOW FUNCTIONS YIELD name, signature, description"),
+      this.current.procedures.length ? null : rows("SHOW PROCEDURES YIELD name, signature, mode, description"),
     ]);
     if (asked !== this.asked) return;
     const counted = (row: Json[]): { name: string; count: number } => ({ name: String(row[0]), count: Number(row[1]) });

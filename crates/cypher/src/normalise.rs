@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use crate::Span;
-use crate::ast::Literal;
+use crate::ast::{IndexType, Literal};
 use crate::lexer::{Lexer, string_value};
 use crate::token::{Keyword, Symbol, Token, TokenKind};
 
@@ -118,12 +118,14 @@ fn lift(text: &str) -> Option<Normalised> {
     let mut places = Vec::new();
     let mut copied = 0;
     let (mut before_last, mut last) = (TokenKind::End, TokenKind::End);
+    let mut is_first = true;
     let mut token = lexer.next_token();
     while token.kind != TokenKind::End {
         let next = lexer.next_token();
         match token.kind {
             TokenKind::Keyword(keyword) if !is_name_position(last, next.kind) => {
-                if last == TokenKind::End && is_command(keyword, next.kind) {
+                // Options in front (`CYPHER 5`) have no keyword.
+                if std::mem::take(&mut is_first) && is_command(keyword, next, text) {
                     return None;
                 }
                 frames.last_mut()?.enter_clause(keyword, last);
@@ -261,13 +263,14 @@ fn is_name_position(last: TokenKind, next: TokenKind) -> bool {
 }
 
 /// Whether plans of statements that start with this word are never cached.
-fn is_command(first: Keyword, second: TokenKind) -> bool {
+fn is_command(first: Keyword, second: Token, text: &str) -> bool {
     match first {
         Keyword::Explain | Keyword::Profile | Keyword::Show | Keyword::Drop | Keyword::Kill => true,
-        Keyword::Create => matches!(
-            second,
-            TokenKind::Keyword(Keyword::Unique | Keyword::Index | Keyword::Constraint)
-        ),
+        Keyword::Create => match second.kind {
+            TokenKind::Keyword(Keyword::Unique | Keyword::Index | Keyword::Constraint) => true,
+            TokenKind::Name => IndexType::by_word(second.span.slice(text)).is_some(),
+            _ => false,
+        },
         _ => false,
     }
 }

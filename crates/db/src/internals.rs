@@ -8,6 +8,7 @@ use std::{
 
 use isomer_data::{Access, DataStore};
 use isomer_exec::Procedure;
+pub use isomer_exec::{Host, HostError};
 use isomer_storage::Engine;
 use isomer_views::{ViewOptions, Views};
 
@@ -17,12 +18,13 @@ pub use isomer_cypher::redact;
 pub use isomer_data as data;
 pub use isomer_data::count_allocations;
 pub use isomer_plan::PlanningOptions as Planning;
+pub use isomer_plan::schema::ShowKind;
 pub use isomer_views as views;
 
 pub use crate::layers::{LayerError, LayerResult};
 use crate::{
-    Bucket, Builder, Database, Error, ErrorKind, QueryResult, ReadTransaction, Result, RowCursor,
-    WriteTransaction,
+    Bucket, Builder, Database, Error, ErrorKind, QueryOptions, QueryResult, ReadTransaction,
+    Result, RowCursor, WriteTransaction,
 };
 
 /// The layer below a [`Database`].
@@ -211,6 +213,19 @@ impl BuilderInternals for Builder {
 
     fn procedure(mut self, procedure: Arc<dyn Procedure>) -> Self {
         self.registry.add_procedure(procedure);
+        self
+    }
+}
+
+/// What a program sets that runs databases for others.
+pub trait QueryOptionsInternals {
+    /// Answers statements about the program: `SHOW DATABASES`, `SHOW USERS`, `SHOW SETTINGS`.
+    fn host(self, host: Arc<dyn Host>) -> Self;
+}
+
+impl QueryOptionsInternals for QueryOptions {
+    fn host(mut self, host: Arc<dyn Host>) -> Self {
+        self.host = Some(host);
         self
     }
 }

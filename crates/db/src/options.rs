@@ -285,6 +285,7 @@ pub struct QueryOptions {
     pub cancel: CancelHandle,
     /// The class of statements that is allowed; any if absent.
     pub allowed: Option<StatementClass>,
+    pub(crate) host: Option<Arc<dyn isomer_exec::Host>>,
 }
 
 impl QueryOptions {

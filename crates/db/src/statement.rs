@@ -227,6 +227,7 @@ impl Run {
             cancel: options.cancel.clone(),
             registry: inner.registry.clone(),
             running: Some(inner.running.clone()),
+            host: options.host.clone(),
             csv_folder: inner.options.csv_folder.clone(),
             views: Some(inner.views.clone()),
             workers: inner.options.workers,

@@ -46,7 +46,7 @@ pub(crate) struct Run {
     pub(crate) subplans: FxHashMap<OpId, Child>,
     /// The read views at the transaction's version.
     pub(crate) views: ViewsAt,
-    pub(crate) host: Host,
+    pub(crate) host: HostAccess,
     pub(crate) report: Report,
     pub(crate) caches: Caches,
     pub(crate) deleted: Deleted,
@@ -59,8 +59,10 @@ pub(crate) struct Run {
 
 /// What the program around the execution offers to it.
 #[derive(Default)]
-pub(crate) struct Host {
+pub(crate) struct HostAccess {
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
+    /// What the program answers about itself.
+    pub(crate) program: Option<Arc<dyn crate::host::Host>>,
     /// The folder that queries may read files from.
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
     /// Source of [`Run::views`], for the threads of the execution.
@@ -172,7 +174,7 @@ impl Run {
             registry,
             subplans: FxHashMap::default(),
             views: ViewsAt::none(),
-            host: Host::default(),
+            host: HostAccess::default(),
             report: Report::default(),
             caches: Caches::default(),
             deleted: Deleted::default(),

@@ -113,7 +113,8 @@ mod tests {
     fn every_procedure_is_described() {
         for known in Registry::with_builtins().procedures() {
             let name = &known.signature().name;
-            assert!(super::procedure(name).is_some(), "{name}");
+            let described = known.description().or_else(|| super::procedure(name));
+            assert!(described.is_some(), "{name}");
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     context::{Cx, Run, Surroundings, write_error},
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
+    host::Host,
     limits::{CancelHandle, Limits, Watch},
     operator::{Argument, Child, Pieces},
     procedure::Registry,
@@ -42,6 +43,8 @@ pub struct ExecutionOptions {
     pub seed: Option<u64>,
     /// Provides `SHOW QUERIES`.
     pub running: Option<Arc<dyn RunningQueries>>,
+    /// Answers statements about the program that runs the database.
+    pub host: Option<Arc<dyn Host>>,
     /// The folder that `LOAD CSV` may read from; `LOAD CSV` is disabled if absent.
     pub csv_folder: Option<Arc<Path>>,
     /// Threads that may work for it at once, including the caller's; 0 for the number of cores.
@@ -62,6 +65,7 @@ impl Default for ExecutionOptions {
             time_zone: jiff::tz::TimeZone::UTC,
             seed: None,
             running: None,
+            host: None,
             csv_folder: None,
             workers: 0,
             parallel_rows: 16_384,
@@ -175,6 +179,7 @@ impl Execution {
             &transaction.catalog(),
         );
         run.host.running = options.running.clone();
+        run.host.program = options.host.clone();
         run.host.csv_folder = options.csv_folder.clone();
         run.threads.min_rows = options.parallel_rows as f64;
         run.threads.workers = match options.workers {

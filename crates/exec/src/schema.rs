@@ -10,14 +10,15 @@ use isomer_plan::{
     expr::{Comparison, TypeExpr},
     physical::PlanBody,
     schema::{
-        FieldRule, IndexedPath, PropertyPath, Requirement, Rule, SchemaCommand, SchemaTarget,
+        FieldRule, IndexedPath, ObjectName, PropertyPath, Requirement, Rule, SchemaCommand,
+        SchemaTarget,
     },
 };
-use isomer_value::IndexId;
+use isomer_value::{IndexId, Value};
 
 use crate::{
     context::Cx,
-    error::{ExecError, Result},
+    error::{ErrorClass, ExecError, Result, shown},
 };
 
 /// Runs the plan's schema command.
@@ -32,7 +33,7 @@ pub(crate) fn change(cx: &mut Cx<'_>) -> Result<()> {
         command,
         SchemaCommand::CreateIndex { .. } | SchemaCommand::DropIndex { .. }
     );
-    for change in changes(command)? {
+    for change in changes(command, &cx.run.parameters)? {
         let mut stopped = None;
         let outcome = cx.tx.change_schema_while(change, &mut || {
             stopped = cx.run.watch.check_now().err();
@@ -54,7 +55,11 @@ pub(crate) fn change(cx: &mut Cx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
+fn changes(command: &SchemaCommand, parameters: &[Value]) -> Result<Vec<SchemaChange>> {
+    let named = |name: &Option<ObjectName>| {
+        let name = name.as_ref();
+        name.map(|name| object_name(name, parameters)).transpose()
+    };
     Ok(match command {
         SchemaCommand::CreateIndex {
             name,
@@ -64,22 +69,38 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
             if_not_exists,
         } => vec![SchemaChange::CreateIndex {
             spec: IndexSpec {
-                name: name.as_ref().map(|name| name.to_string()),
+                name: named(name)?,
                 label: label(target)?,
                 fields: paths.iter().map(indexed_field).collect::<Result<_>>()?,
                 unique: *unique,
             },
             if_not_exists: *if_not_exists,
         }],
+        SchemaCommand::CreateLookupIndex {
+            if_not_exists: true,
+            ..
+        } => Vec::new(),
+        SchemaCommand::CreateLookupIndex { of_types, .. } => {
+            let indexed = if *of_types {
+                "relationship types"
+            } else {
+                "labels"
+            };
+            return Err(ExecError::raised(
+                ErrorClass::ConstraintVerificationFailed,
+                "IndexAlreadyExists",
+                format!("{indexed} are always indexed: omit the command, or say IF NOT EXISTS"),
+            ));
+        }
         SchemaCommand::DropIndex { name, if_exists } => {
             vec![SchemaChange::DropIndex {
-                name: name.to_string(),
+                name: object_name(name, parameters)?,
                 if_exists: *if_exists,
             }]
         }
         SchemaCommand::DropConstraint { name, if_exists } => {
             vec![SchemaChange::DropConstraint {
-                name: name.to_string(),
+                name: object_name(name, parameters)?,
                 if_exists: *if_exists,
             }]
         }
@@ -91,13 +112,29 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
             if_not_exists,
         } => {
             let constraint = NewConstraint {
-                name: name.as_ref().map(|name| name.to_string()),
+                name: named(name)?,
                 target,
                 if_not_exists: *if_not_exists,
             };
             constraint.changes(requirement, paths)?
         }
     })
+}
+
+/// The name that a command gives to an index or constraint.
+fn object_name(name: &ObjectName, parameters: &[Value]) -> Result<String> {
+    match name {
+        ObjectName::Fixed(name) => Ok(name.to_string()),
+        ObjectName::Parameter(parameter) => {
+            let given = parameters.get(parameter.index()).unwrap_or(&Value::Null);
+            given.as_str().map(str::to_owned).ok_or_else(|| {
+                ExecError::type_error(format!(
+                    "the name of an index or constraint is a string, not {}",
+                    shown(given)
+                ))
+            })
+        }
+    }
 }
 
 /// A `CREATE CONSTRAINT` without its requirement.

@@ -7,7 +7,7 @@ use isomer_cypher::ast::{self, StatementBody};
 
 use crate::arena::Arena;
 use crate::bind::query::QueryContext;
-use crate::bind::{Binder, schema, statement_frame};
+use crate::bind::{Binder, schema, show, statement_frame};
 use crate::catalog::PlannerCatalog;
 use crate::error::{PlanError, PlanErrorKind};
 use crate::logical::LogicalQuery;
@@ -58,18 +58,24 @@ pub fn prepare_parsed(
     binder.arena.group_always = options.group_always;
     let (body, columns) = match &statement.body {
         StatementBody::Query(query) => prepare_query(&mut binder, query, options)?,
-        StatementBody::CreateIndex(command) => {
-            (PlanBody::Schema(schema::create_index(command)?), Vec::new())
-        }
+        StatementBody::CreateIndex(command) => (
+            PlanBody::Schema(schema::create_index(&mut binder, command)?),
+            Vec::new(),
+        ),
+        StatementBody::CreateLookupIndex(command) => (
+            PlanBody::Schema(schema::create_lookup_index(command)),
+            Vec::new(),
+        ),
         StatementBody::CreateConstraint(command) => (
             PlanBody::Schema(schema::create_constraint(&mut binder, command)?),
             Vec::new(),
         ),
-        StatementBody::DropIndex(command) => {
-            (PlanBody::Schema(schema::drop_index(command)), Vec::new())
-        }
+        StatementBody::DropIndex(command) => (
+            PlanBody::Schema(schema::drop_index(&mut binder, command)),
+            Vec::new(),
+        ),
         StatementBody::DropConstraint(command) => (
-            PlanBody::Schema(schema::drop_constraint(command)),
+            PlanBody::Schema(schema::drop_constraint(&mut binder, command)),
             Vec::new(),
         ),
         StatementBody::Show(show) => prepare_show(&mut binder, show)?,
@@ -175,7 +181,7 @@ fn prepare_query<'a>(
 }
 
 fn prepare_show<'a>(binder: &mut Binder<'a>, show: &'a ast::Show) -> Prepared {
-    let (steps, columns) = schema::show_objects(binder, show)?;
+    let (steps, columns) = show::show_objects(binder, show)?;
     let names = columns.iter().map(|column| column.name.clone()).collect();
     let query = LogicalQuery {
         branches: vec![steps],
@@ -198,7 +204,11 @@ fn classify(body: &PlanBody, arena: &Arena) -> StatementClass {
         PlanBody::Pipeline(_) => {
             let class = |op: &Op| match op {
                 Op::Show {
-                    show: ShowKind::Queries,
+                    show:
+                        ShowKind::Queries
+                        | ShowKind::Transactions
+                        | ShowKind::Users
+                        | ShowKind::Settings,
                     ..
                 } => StatementClass::Admin,
                 Op::ProcedureCall(call) => match call.procedure.mode {

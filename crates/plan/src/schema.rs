@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_cypher::ast::TypeExpr;
 use isomer_value::Value;
 
-use crate::expr::Comparison;
+use crate::expr::{Comparison, ParamId};
 
 /// A property path: `["addr", "city"]` of `n.addr.city`.
 pub type PropertyPath = Vec<Arc<str>>;
@@ -19,13 +19,22 @@ pub struct IndexedPath {
     pub elements_after: Option<usize>,
 }
 
+/// The name of an index or constraint in a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectName {
+    /// Known.
+    Fixed(Arc<str>),
+    /// The value of a parameter.
+    Parameter(ParamId),
+}
+
 /// A change of the schema.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchemaCommand {
     /// `CREATE INDEX`
     CreateIndex {
         /// Its name; made from label and properties if absent.
-        name: Option<Arc<str>>,
+        name: Option<ObjectName>,
         /// What it covers.
         target: SchemaTarget,
         /// Values must be unique.
@@ -35,10 +44,17 @@ pub enum SchemaCommand {
         /// `IF NOT EXISTS`: an index of that name or shape is accepted.
         if_not_exists: bool,
     },
+    /// `CREATE LOOKUP INDEX`: an index of labels or types, which every database has.
+    CreateLookupIndex {
+        /// Whether it is the index of types.
+        of_types: bool,
+        /// `IF NOT EXISTS`: that index is accepted.
+        if_not_exists: bool,
+    },
     /// `CREATE CONSTRAINT`
     CreateConstraint {
         /// Its name; made from label and properties if absent.
-        name: Option<Arc<str>>,
+        name: Option<ObjectName>,
         /// What it covers.
         target: SchemaTarget,
         /// The rule.
@@ -51,14 +67,14 @@ pub enum SchemaCommand {
     /// `DROP INDEX name`
     DropIndex {
         /// Which.
-        name: Arc<str>,
+        name: ObjectName,
         /// `IF EXISTS`.
         if_exists: bool,
     },
     /// `DROP CONSTRAINT name`
     DropConstraint {
         /// Which.
-        name: Arc<str>,
+        name: ObjectName,
         /// `IF EXISTS`.
         if_exists: bool,
     },
@@ -142,22 +158,187 @@ pub enum ShowKind {
     Conflicts,
     /// Running queries.
     Queries,
+    /// Databases of the server.
+    Databases,
+    /// The database of clients that name none.
+    DefaultDatabase,
+    /// The database of this user if it names none.
+    HomeDatabase,
+    /// Users of the server.
+    Users,
+    /// The user of the statement.
+    CurrentUser,
+    /// Settings of the server.
+    Settings,
+    /// Running transactions.
+    Transactions,
 }
 
+/// The columns of `SHOW INDEXES`.
+const INDEX_FIELDS: &[&str] = &[
+    "id",
+    "name",
+    "state",
+    "populationPercent",
+    "type",
+    "entityType",
+    "labelsOrTypes",
+    "properties",
+    "indexProvider",
+    "owningConstraint",
+    "lastRead",
+    "readCount",
+    "trackedSince",
+    "options",
+    "failureMessage",
+    "createStatement",
+    "label",
+    "unique",
+];
+/// The columns of `SHOW DATABASES`.
+const DATABASE_FIELDS: &[&str] = &[
+    "name",
+    "type",
+    "aliases",
+    "access",
+    "address",
+    "role",
+    "writer",
+    "requestedStatus",
+    "currentStatus",
+    "statusMessage",
+    "default",
+    "home",
+    "constituents",
+];
+
 impl ShowKind {
-    /// Its columns.
+    /// Its columns: those that it has without `YIELD`, and then those that only `YIELD` shows. Names and order are
+    /// those of Neo4j, whose libraries read them, with what Neo4j does not have at the end.
     pub fn fields(self) -> &'static [&'static str] {
         match self {
-            Self::Indexes => &["name", "state", "type", "label", "properties", "unique"],
-            Self::Constraints => &["name", "type", "label", "properties"],
+            Self::Indexes => INDEX_FIELDS,
+            Self::Constraints => &[
+                "id",
+                "name",
+                "type",
+                "entityType",
+                "labelsOrTypes",
+                "properties",
+                "ownedIndex",
+                "propertyType",
+                "options",
+                "createStatement",
+                "label",
+            ],
             Self::Labels => &["label", "count"],
             Self::Types => &["type", "count"],
             Self::Properties => &["property"],
             Self::Buckets => &["bucket", "kind"],
-            Self::Functions => &["name", "signature", "description"],
-            Self::Procedures => &["name", "signature", "mode", "description"],
+            Self::Functions => &[
+                "name",
+                "category",
+                "description",
+                "signature",
+                "isBuiltIn",
+                "argumentDescription",
+                "returnDescription",
+                "aggregating",
+                "rolesExecution",
+                "rolesBoostedExecution",
+                "isDeprecated",
+                "deprecatedBy",
+            ],
+            Self::Procedures => &[
+                "name",
+                "description",
+                "mode",
+                "worksOnSystem",
+                "signature",
+                "argumentDescription",
+                "returnDescription",
+                "admin",
+                "rolesExecution",
+                "rolesBoostedExecution",
+                "isDeprecated",
+                "deprecatedBy",
+                "option",
+            ],
             Self::Conflicts => &["kind", "id", "record", "field", "value", "others"],
             Self::Queries => &["id", "text", "elapsed_ms", "rows", "memory_bytes"],
+            Self::Databases => DATABASE_FIELDS,
+            Self::DefaultDatabase | Self::HomeDatabase => &[
+                "name",
+                "type",
+                "aliases",
+                "access",
+                "address",
+                "role",
+                "writer",
+                "requestedStatus",
+                "currentStatus",
+                "statusMessage",
+                "constituents",
+            ],
+            Self::Users | Self::CurrentUser => &[
+                "user",
+                "roles",
+                "passwordChangeRequired",
+                "suspended",
+                "home",
+            ],
+            Self::Settings => &[
+                "name",
+                "value",
+                "isDynamic",
+                "defaultValue",
+                "description",
+                "isExplicitlySet",
+                "isDeprecated",
+            ],
+            Self::Transactions => &[
+                "database",
+                "transactionId",
+                "currentQueryId",
+                "connectionId",
+                "clientAddress",
+                "username",
+                "currentQuery",
+                "startTime",
+                "status",
+                "elapsedTime",
+                "parameters",
+                "estimatedUsedHeapMemory",
+            ],
+        }
+    }
+
+    /// How many of its columns it has without `YIELD`.
+    pub fn default_fields(self) -> usize {
+        match self {
+            Self::Indexes => 12,
+            Self::Constraints => 8,
+            Self::Functions => 3,
+            Self::Procedures => 4,
+            Self::Databases => 13,
+            Self::DefaultDatabase | Self::HomeDatabase => 11,
+            Self::Settings => 5,
+            Self::Transactions => 10,
+            Self::Users | Self::CurrentUser => 5,
+            Self::Labels
+            | Self::Types
+            | Self::Properties
+            | Self::Buckets
+            | Self::Conflicts
+            | Self::Queries => self.fields().len(),
+        }
+    }
+
+    /// The column that names after the kind (`SHOW DATABASE people`) are compared with.
+    pub fn name_field(self) -> &'static str {
+        match self {
+            Self::Transactions => "transactionId",
+            _ => "name",
         }
     }
 }

@@ -17,7 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::{
     Result, ServerError,
     access::{
-        AdmissionControl, Credential, Databases, Guesses, LoginTurn, Principal, Session, System,
+        AdmissionControl, Credential, Databases, Guesses, LoginTurn, Principal, ServerFacts,
+        Session, System,
     },
     audit::Audit,
     config::Config,
@@ -56,7 +57,7 @@ pub struct Core {
     /// Settings.
     pub config: Config,
     /// Users and tokens; `None` if the server runs without authentication.
-    pub system: Option<System>,
+    pub system: Option<Arc<System>>,
     pub(crate) databases: Arc<Databases>,
     /// Transactions that stay open between requests.
     pub open: OpenTransactions,
@@ -79,9 +80,9 @@ pub struct Core {
     /// Connections of all protocols.
     pub(crate) connections: Arc<Connections>,
     /// Bolt address, if enabled.
-    pub(crate) bolt_address: OnceLock<SocketAddr>,
-    /// Default database of Bolt clients.
-    home: Option<Arc<str>>,
+    pub(crate) bolt_address: Arc<OnceLock<SocketAddr>>,
+    /// What statements may ask about the server.
+    facts: Arc<ServerFacts>,
     /// Backups and restores in progress.
     pub(crate) operations: Arc<Operations>,
     /// The key of encrypted databases.
@@ -106,6 +107,16 @@ impl Core {
             limits.user_memory,
             limits.query_memory,
         );
+        let databases = Arc::new(databases);
+        let system = system.map(Arc::new);
+        let bolt_address = Arc::new(OnceLock::new());
+        let facts = Arc::new(ServerFacts {
+            databases: databases.clone(),
+            system: system.clone(),
+            settings: config.settings.clone(),
+            home,
+            bolt_address: bolt_address.clone(),
+        });
         Ok(Arc::new(Self {
             open: OpenTransactions::new(
                 limits.transaction_idle,
@@ -122,11 +133,11 @@ impl Core {
             stopping: watch::Sender::new(false),
             feeds: AtomicUsize::new(0),
             connections: Connections::new(limits.connections, limits.connections_per_address),
-            bolt_address: OnceLock::new(),
-            home,
+            bolt_address,
+            facts,
             key,
             operations: Arc::default(),
-            databases: Arc::new(databases),
+            databases,
             config,
             system,
             metrics,
@@ -165,7 +176,7 @@ impl Core {
         Session::new(
             principal,
             from,
-            self.databases.clone(),
+            self.facts.clone(),
             &self.admission_control,
             limits,
         )
@@ -181,7 +192,7 @@ impl Core {
 
     /// Users and tokens, unless the server runs without authentication.
     pub fn system(&self) -> Result<&System> {
-        self.system.as_ref().ok_or_else(|| {
+        self.system.as_deref().ok_or_else(|| {
             ServerError::Invalid(
                 "the server runs without authentication: it has no users and no tokens".into(),
             )
@@ -272,9 +283,17 @@ impl Core {
     /// The database of a principal that names none: the configured one, or the first on the command line, if the
     /// principal has a right there; otherwise the first by name that it has a right on.
     pub(crate) fn home_of(&self, principal: &Principal) -> Option<Arc<str>> {
-        let allowed = |name: &Arc<str>| principal.rights.on(name).is_some();
-        let home = self.home.clone().filter(allowed);
-        home.or_else(|| self.databases.names().into_iter().find(allowed))
+        self.facts.home_of(principal)
+    }
+
+    /// The database that a client means by a name: `neo4j` is an alias of its default database.
+    pub(crate) fn resolve(&self, name: &str, principal: &Principal) -> Arc<str> {
+        self.facts.resolve(name, principal)
+    }
+
+    /// Whether this is the database of administration.
+    pub(crate) fn is_system(&self, name: &str) -> bool {
+        self.facts.is_system(name)
     }
 
     /// Begins shutdown.
@@ -321,7 +340,7 @@ impl Core {
     pub fn close(&self) -> Result<()> {
         self.open.clear();
         let databases = self.databases.close();
-        let system = self.system.as_ref().map_or(Ok(()), System::close);
+        let system = self.system.as_deref().map_or(Ok(()), System::close);
         self.audit.sync();
         self.traces.end();
         databases.and(system)

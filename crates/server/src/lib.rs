@@ -30,6 +30,7 @@ mod sending;
 mod serve;
 mod slow;
 mod traces;
+mod use_clause;
 mod weight;
 
 pub use error::{Result, ServerError};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use isomer_db::{
-    Database, StatementClass, WriteTransaction,
+    Database, Map, StatementClass, WriteTransaction,
     internals::{TransactionInternals as _, data::Version},
 };
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ pub struct OpenTransaction {
     /// What it takes of its user's memory.
     written: Mutex<Written>,
     times: Mutex<Times>,
+    /// What its client says about it.
+    metadata: Arc<Mutex<Map>>,
 }
 
 #[derive(Clone, Copy)]
@@ -48,6 +50,11 @@ impl OpenTransaction {
     /// Its id for clients: 128 random bits.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What its client says about it.
+    pub(crate) fn metadata(&self) -> &Arc<Mutex<Map>> {
+        &self.metadata
     }
 
     /// When it ends unless it is used again.
@@ -189,6 +196,7 @@ impl OpenTransactions {
                 idle_end: now + idle,
                 end: now + longest,
             }),
+            metadata: Arc::default(),
         });
         all.insert(id, open.clone());
         Ok(open)

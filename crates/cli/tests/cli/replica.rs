@@ -278,7 +278,7 @@ fn two_databases_exchange_transactions() {
     for db in ["laptop.db", "new.db"] {
         assert_eq!(
             folder.query(db, "SHOW CONSTRAINTS YIELD name, type, label"),
-            "name,type,label\nNEEDS_keep_endpoints,keep endpoints,NEEDS\nowned,keep endpoints,OWNS\n"
+            "name,type,label\nNEEDS_keep_endpoints,KEEP_ENDPOINTS,NEEDS\nowned,KEEP_ENDPOINTS,OWNS\n"
         );
     }
     folder.good(&["query", "new.db", "DROP CONSTRAINT owned"]);

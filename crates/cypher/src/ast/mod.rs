@@ -35,7 +35,8 @@ pub use query::{
     YieldItems,
 };
 pub use schema::{
-    ConstraintRequirement, CreateConstraint, CreateIndex, DropSchema, FieldReference, FieldStep,
-    KillQuery, SchemaPattern, Show, ShowKind,
+    ConstraintRequirement, CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema,
+    FieldReference, FieldStep, IndexType, KillQuery, SchemaName, SchemaPattern, Show, ShowKind,
+    ShowOnly, ShownRule,
 };
 pub use statement::{Mode, Statement, StatementBody};

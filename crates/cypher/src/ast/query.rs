@@ -85,6 +85,8 @@ pub enum Clause {
     Subquery(CallSubquery),
     /// `LOAD CSV`
     LoadCsv(LoadCsv),
+    /// `FINISH`: the end of a query without a result.
+    Finish(Span),
 }
 
 impl Clause {
@@ -104,6 +106,7 @@ impl Clause {
             Self::Call(clause) => clause.span,
             Self::Subquery(clause) => clause.span,
             Self::LoadCsv(clause) => clause.span,
+            Self::Finish(span) => *span,
         }
     }
 
@@ -375,6 +378,8 @@ pub struct Yield {
 /// The columns of a `YIELD`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum YieldItems {
+    /// No `YIELD`, only a `WHERE`: the default columns of a `SHOW`.
+    Default,
     /// `YIELD *`: all of them; standalone calls only.
     Star,
     /// `YIELD -`: none of them.

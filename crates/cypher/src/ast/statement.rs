@@ -1,6 +1,6 @@
 //! Statements: queries and schema commands.
 
-use super::{CreateConstraint, CreateIndex, DropSchema, KillQuery, Query, Show};
+use super::{CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema, KillQuery, Query, Show};
 use crate::Span;
 
 /// One statement.
@@ -33,6 +33,8 @@ pub enum StatementBody {
     Query(Query),
     /// `CREATE [UNIQUE] INDEX …`
     CreateIndex(CreateIndex),
+    /// `CREATE LOOKUP INDEX …`
+    CreateLookupIndex(CreateLookupIndex),
     /// `DROP INDEX name [IF EXISTS]`
     DropIndex(DropSchema),
     /// `CREATE CONSTRAINT …`

@@ -47,10 +47,11 @@ pub(super) fn check_order(p: &Parser<'_>, before: Option<&Clause>, clause: &Clau
         ));
     }
     let Some(before) = before else { return Ok(()) };
-    if matches!(before, Clause::Return(_)) {
+    if matches!(before, Clause::Return(_) | Clause::Finish(_)) {
         return error(format!(
-            "{} after RETURN, which must be the last clause",
-            clause_name(clause)
+            "{} after {}, which must be the last clause",
+            clause_name(clause),
+            clause_name(before)
         ));
     }
     let reads = matches!(
@@ -155,5 +156,6 @@ pub(super) fn clause_name(clause: &Clause) -> &'static str {
         Clause::Foreach(_) => "FOREACH",
         Clause::Call(_) | Clause::Subquery(_) => "CALL",
         Clause::LoadCsv(_) => "LOAD CSV",
+        Clause::Finish(_) => "FINISH",
     }
 }

@@ -15,8 +15,8 @@ use super::query::query;
 use super::value_type::value_type;
 use crate::Span;
 use crate::ast::{
-    BinaryOp, CaseBranch, Clause, Expr, ExprKind, Literal, MapEntry, MapProjectionItem, Match,
-    QualifiedName, QuantifierKind, Query, SingleQuery, SubqueryKind, UnaryOp, UnionKind,
+    BinaryOp, CaseBranch, Clause, Expr, ExprKind, Ident, Literal, MapEntry, MapProjectionItem,
+    Match, QualifiedName, QuantifierKind, Query, SingleQuery, SubqueryKind, UnaryOp, UnionKind,
 };
 use crate::error::{Detail, ParseError};
 use crate::lexer::string_value;
@@ -477,6 +477,13 @@ fn function(p: &mut Parser<'_>, parts: usize) -> PResult<Expr> {
     }
     name.span = p.since(start);
     p.expect(Symbol::LeftParen)?;
+    if parts == 1
+        && name.parts[0].name.eq_ignore_ascii_case("trim")
+        && let Some(trimmed) = trim(p, &name)?
+    {
+        p.grow()?;
+        return Ok(Expr::new(trimmed, p.since(start)));
+    }
     let distinct = p.eat_keyword(Keyword::Distinct);
     let takes_pattern = parts == 1 && name.parts[0].name.eq_ignore_ascii_case("exists");
     let arguments = if takes_pattern {
@@ -493,6 +500,43 @@ fn function(p: &mut Parser<'_>, parts: usize) -> PResult<Expr> {
         },
         p.since(start),
     ))
+}
+
+/// `trim([BOTH | LEADING | TRAILING] [character] FROM text)`, from its first argument on: a call of `trim.both()`,
+/// `trim.leading()` or `trim.trailing()`. None for the plain function.
+fn trim(p: &mut Parser<'_>, name: &QualifiedName) -> PResult<Option<ExprKind>> {
+    let sides = [
+        ("BOTH", "both"),
+        ("LEADING", "leading"),
+        ("TRAILING", "trailing"),
+    ];
+    let at = p.at;
+    let side = sides.into_iter().find(|(word, _)| p.eat_word(word));
+    // A variable of that name: `trim(both)`.
+    if p.is(Symbol::RightParen) || p.is(Symbol::Dot) {
+        p.at = at;
+        return Ok(None);
+    }
+    let Some((_, side)) = side else {
+        return Ok(None);
+    };
+    let character = match p.is_keyword(Keyword::From) {
+        true => None,
+        false => Some(expression(p)?),
+    };
+    p.expect_keyword(Keyword::From)?;
+    let mut arguments = vec![expression(p)?];
+    arguments.extend(character);
+    p.expect(Symbol::RightParen)?;
+    let parts = ["trim", side].map(|part| Ident::new(part, name.span));
+    Ok(Some(ExprKind::Function {
+        name: QualifiedName {
+            parts: parts.into(),
+            span: name.span,
+        },
+        distinct: false,
+        arguments,
+    }))
 }
 
 /// Arguments up to and including the closing parenthesis.

@@ -19,6 +19,7 @@ mod operator;
 mod pattern;
 mod query;
 mod schema;
+mod show;
 #[cfg(test)]
 mod tests;
 mod value_type;
@@ -28,7 +29,8 @@ pub use cursor::ParseLimits;
 use cursor::{PResult, Parser};
 use expr::predicate;
 use query::query;
-use schema::{create_schema, drop_schema, is_schema_command, kill_query, show};
+use schema::{create_schema, drop_schema, is_schema_command};
+use show::{is_terminate, kill_query, options, show, terminate};
 
 use crate::Span;
 use crate::ast::{Expr, Mode, Statement, StatementBody};
@@ -88,6 +90,7 @@ fn run<T>(
 
 fn statement(p: &mut Parser<'_>) -> PResult<Statement> {
     let start = p.span();
+    options(p)?;
     let mode = match p.peek() {
         TokenKind::Keyword(Keyword::Explain) => Mode::Explain,
         TokenKind::Keyword(Keyword::Profile) => Mode::Profile,
@@ -95,12 +98,14 @@ fn statement(p: &mut Parser<'_>) -> PResult<Statement> {
     };
     if mode != Mode::Run {
         p.advance();
+        options(p)?;
     }
     let body = match p.peek() {
         TokenKind::Keyword(Keyword::Create) if is_schema_command(p) => create_schema(p)?,
         TokenKind::Keyword(Keyword::Drop) => drop_schema(p)?,
         TokenKind::Keyword(Keyword::Show) => show(p)?,
         TokenKind::Keyword(Keyword::Kill) => kill_query(p)?,
+        TokenKind::Name if is_terminate(p) => terminate(p)?,
         _ => StatementBody::Query(query(p, QueryPosition::Statement)?),
     };
     Ok(Statement {

@@ -62,7 +62,7 @@ fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
 fn single_query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<SingleQuery> {
     let start = p.span();
     let mut clauses: Vec<Clause> = Vec::new();
-    while matches!(p.peek(), TokenKind::Keyword(keyword) if CLAUSES.contains(&keyword)) {
+    while starts_clause(p) {
         let clause = clause(p)?;
         check_order(p, clauses.last(), &clause)?;
         clauses.push(clause);
@@ -84,10 +84,35 @@ fn single_query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<SingleQu
     })
 }
 
+/// Whether the current token starts a clause. `INSERT` and `FINISH` are no keywords: they may be variables.
+fn starts_clause(p: &Parser<'_>) -> bool {
+    match p.peek() {
+        TokenKind::Keyword(keyword) => CLAUSES.contains(&keyword),
+        TokenKind::Name => p.is_word("INSERT") && p.is_at(1, Symbol::LeftParen) || is_finish(p),
+        _ => false,
+    }
+}
+
+fn is_finish(p: &Parser<'_>) -> bool {
+    p.is_word("FINISH")
+        && matches!(
+            p.peek_at(1),
+            TokenKind::End
+                | TokenKind::Symbol(Symbol::Semicolon | Symbol::RightBrace)
+                | TokenKind::Keyword(Keyword::Union)
+        )
+}
+
 /// Parses one clause; the current token starts one.
 pub(super) fn clause(p: &mut Parser<'_>) -> PResult<Clause> {
     let start = p.span();
     let TokenKind::Keyword(keyword) = p.peek() else {
+        if is_finish(p) {
+            return Ok(Clause::Finish(p.advance()));
+        }
+        if p.is_word("INSERT") {
+            return create(p, start);
+        }
         return Err(p.unexpected_word("a clause", CLAUSES));
     };
     match keyword {
@@ -143,7 +168,7 @@ fn with(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
     }))
 }
 
-fn return_clause(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+pub(super) fn return_clause(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
     p.advance();
     let projection = projection(p)?;
     Ok(Clause::Return(Return {
@@ -161,6 +186,20 @@ pub(super) fn projection(p: &mut Parser<'_>) -> PResult<Projection> {
     } else {
         p.comma_separated(projection_item)?
     };
+    let (order_by, skip, limit) = paging(p)?;
+    Ok(Projection {
+        distinct,
+        star,
+        items,
+        order_by,
+        skip,
+        limit,
+        span: p.since(start),
+    })
+}
+
+/// `[ORDER BY …] [SKIP …] [LIMIT …]`
+pub(super) fn paging(p: &mut Parser<'_>) -> PResult<(Vec<SortItem>, Option<Expr>, Option<Expr>)> {
     let order_by = if p.eat_keyword(Keyword::Order) {
         p.expect_keyword(Keyword::By)?;
         p.comma_separated(sort_item)?
@@ -177,15 +216,7 @@ pub(super) fn projection(p: &mut Parser<'_>) -> PResult<Projection> {
     } else {
         None
     };
-    Ok(Projection {
-        distinct,
-        star,
-        items,
-        order_by,
-        skip,
-        limit,
-        span: p.since(start),
-    })
+    Ok((order_by, skip, limit))
 }
 
 fn projection_item(p: &mut Parser<'_>) -> PResult<ProjectionItem> {

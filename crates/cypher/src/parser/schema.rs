@@ -1,13 +1,13 @@
 //! Schema commands.
 
 use super::cursor::{PResult, Parser};
-use super::expr::{expression, optional_where, predicate};
-use super::query::yield_clause;
+use super::expr::{expression, predicate};
+use super::literal::parameter;
 use super::value_type::value_type;
 use crate::Span;
 use crate::ast::{
-    ConstraintRequirement, CreateConstraint, CreateIndex, DropSchema, ExprKind, FieldReference,
-    FieldStep, Ident, KillQuery, SchemaPattern, Show, ShowKind, StatementBody, Yield, YieldItems,
+    ConstraintRequirement, CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema, ExprKind,
+    FieldReference, FieldStep, Ident, IndexType, Literal, SchemaName, SchemaPattern, StatementBody,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -25,12 +25,25 @@ const CONVERGENT_WORDS: [&str; 9] = [
     "CONVERGENT",
 ];
 
+/// The names that Neo4j gives to implementations of the types of indexes accepted here.
+const PROVIDERS: [&str; 5] = [
+    "range-1.0",
+    "text-1.0",
+    "text-2.0",
+    "point-1.0",
+    "token-lookup-1.0",
+];
+
 /// Whether `CREATE` starts a schema command.
 pub(super) fn is_schema_command(p: &Parser<'_>) -> bool {
-    matches!(
-        p.peek_at(1),
-        TokenKind::Keyword(Keyword::Unique | Keyword::Index | Keyword::Constraint)
-    ) && !p.is_at(2, Symbol::Equal)
+    match p.peek_at(1) {
+        TokenKind::Keyword(Keyword::Unique | Keyword::Index | Keyword::Constraint) => {
+            !p.is_at(2, Symbol::Equal)
+        }
+        // `CREATE TEXT INDEX`, but not `CREATE text = (…)`.
+        TokenKind::Name => p.is_keyword_at(2, Keyword::Index),
+        _ => false,
+    }
 }
 
 pub(super) fn create_schema(p: &mut Parser<'_>) -> PResult<StatementBody> {
@@ -39,12 +52,20 @@ pub(super) fn create_schema(p: &mut Parser<'_>) -> PResult<StatementBody> {
     if !unique && p.eat_keyword(Keyword::Constraint) {
         return create_constraint(p, start).map(StatementBody::CreateConstraint);
     }
+    match index_type(p)? {
+        Some(IndexType::Lookup) if !unique => return create_lookup_index(p, start),
+        Some(kind @ (IndexType::FullText | IndexType::Vector)) => return Err(no_index(p, kind)),
+        // Indexes are ordered over all kinds of values: that answers what RANGE and TEXT indexes answer, and whether
+        // two points are equal.
+        _ => {}
+    }
     p.expect_keyword(Keyword::Index)?;
     let (name, if_not_exists) = schema_name(p)?;
     p.expect_keyword(Keyword::For)?;
     let target = schema_target(p)?;
     p.expect_keyword(Keyword::On)?;
     let fields = field_list(p, &target)?;
+    index_options(p)?;
     Ok(StatementBody::CreateIndex(CreateIndex {
         unique,
         name,
@@ -55,13 +76,132 @@ pub(super) fn create_schema(p: &mut Parser<'_>) -> PResult<StatementBody> {
     }))
 }
 
+/// The type before `INDEX`.
+fn index_type(p: &mut Parser<'_>) -> PResult<Option<IndexType>> {
+    if p.peek() != TokenKind::Name {
+        return Ok(None);
+    }
+    let Some(found) = IndexType::by_word(p.token_text()) else {
+        return Err(p.unexpected("INDEX, RANGE INDEX, TEXT INDEX, POINT INDEX or LOOKUP INDEX"));
+    };
+    p.advance();
+    Ok(Some(found))
+}
+
+fn no_index(p: &Parser<'_>, kind: IndexType) -> ParseError {
+    let (what, instead) = match kind {
+        IndexType::Vector => (
+            "vector",
+            "compare vectors with vector.similarity.cosine() over the nodes of a label",
+        ),
+        _ => (
+            "full-text",
+            "use CONTAINS, STARTS WITH or `=~`, or an index on a list of words",
+        ),
+    };
+    let message = format!("{what} indexes are not available in this version");
+    ParseError::new(Detail::UnexpectedSyntax, p.last_span(), message).with_hint(instead)
+}
+
+/// `CREATE LOOKUP INDEX …`, from `INDEX` on.
+fn create_lookup_index(p: &mut Parser<'_>, start: Span) -> PResult<StatementBody> {
+    p.expect_keyword(Keyword::Index)?;
+    let (name, if_not_exists) = schema_name(p)?;
+    p.expect_keyword(Keyword::For)?;
+    p.expect(Symbol::LeftParen)?;
+    let of_types = p.eat(Symbol::RightParen);
+    let variable = if of_types {
+        p.eat(Symbol::Less);
+        p.expect(Symbol::Minus)?;
+        p.expect(Symbol::LeftBracket)?;
+        let variable = p.variable()?;
+        p.expect(Symbol::RightBracket)?;
+        p.expect(Symbol::Minus)?;
+        p.eat(Symbol::Greater);
+        p.expect(Symbol::LeftParen)?;
+        variable
+    } else {
+        p.variable()?
+    };
+    p.expect(Symbol::RightParen)?;
+    p.expect_keyword(Keyword::On)?;
+    p.eat_word("EACH");
+    let function = if of_types { "type" } else { "labels" };
+    if !p.eat_word(function) {
+        return Err(p.unexpected(&format!("`{function}({})`", variable.name)));
+    }
+    p.expect(Symbol::LeftParen)?;
+    declared(p, &variable)?;
+    p.expect(Symbol::RightParen)?;
+    index_options(p)?;
+    Ok(StatementBody::CreateLookupIndex(CreateLookupIndex {
+        name,
+        if_not_exists,
+        of_types,
+        span: p.since(start),
+    }))
+}
+
+/// `[OPTIONS {indexProvider: …, indexConfig: {…}}]`: they choose between implementations in Neo4j. Here each index has
+/// one, so they are checked and change nothing.
+fn index_options(p: &mut Parser<'_>) -> PResult<()> {
+    if !p.eat_word("OPTIONS") {
+        return Ok(());
+    }
+    let options = expression(p)?;
+    let ExprKind::Map(entries) = &options.kind else {
+        return Err(ParseError::new(
+            Detail::UnexpectedSyntax,
+            options.span,
+            "OPTIONS takes a map: `{indexProvider: 'range-1.0'}`",
+        ));
+    };
+    for entry in entries {
+        let fits = match (&*entry.key.name, &entry.value.kind) {
+            ("indexProvider", ExprKind::Literal(Literal::String(provider))) => {
+                PROVIDERS.contains(&&**provider)
+            }
+            ("indexConfig", ExprKind::Map(_)) => true,
+            _ => false,
+        };
+        if !fits {
+            let message = format!(
+                "the option `{}` is not one of an index: OPTIONS has indexProvider ({}) and indexConfig, a map",
+                entry.key.name,
+                PROVIDERS.join(", ")
+            );
+            return Err(ParseError::new(
+                Detail::UnexpectedSyntax,
+                entry.key.span,
+                message,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The name of an index or constraint, or a parameter with it.
+fn given_name(p: &mut Parser<'_>, expected: &str) -> PResult<SchemaName> {
+    if p.peek() != TokenKind::Parameter {
+        return p.name(expected).map(SchemaName::Fixed);
+    }
+    let parameter = parameter(p)?;
+    match parameter.kind {
+        ExprKind::Parameter(name) => Ok(SchemaName::Parameter(Ident {
+            name,
+            span: parameter.span,
+        })),
+        _ => Err(p.unexpected(expected)),
+    }
+}
+
 /// `[name] [IF NOT EXISTS]`
-fn schema_name(p: &mut Parser<'_>) -> PResult<(Option<Ident>, bool)> {
+fn schema_name(p: &mut Parser<'_>) -> PResult<(Option<SchemaName>, bool)> {
     let is_if = p.is_keyword(Keyword::If) && p.is_keyword_at(1, Keyword::Not);
     let name = if p.is_keyword(Keyword::For) || is_if {
         None
     } else {
-        Some(p.name("a name, IF NOT EXISTS or FOR")?)
+        Some(given_name(p, "a name, IF NOT EXISTS or FOR")?)
     };
     let if_not_exists = p.eat_keyword(Keyword::If);
     if if_not_exists {
@@ -110,27 +250,29 @@ fn field_list(p: &mut Parser<'_>, target: &SchemaPattern) -> PResult<Vec<FieldRe
     }
 }
 
+/// The variable declared after `FOR`.
+fn declared(p: &mut Parser<'_>, declared: &Ident) -> PResult<()> {
+    let variable = p.variable()?;
+    if variable == *declared {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` is not the variable declared after FOR, which is `{}`",
+        variable.name, declared.name
+    );
+    Err(ParseError::new(
+        Detail::UnexpectedSyntax,
+        variable.span,
+        message,
+    ))
+}
+
 /// `n.a`, `n.b.c`, `n.tags[]`
 fn field(p: &mut Parser<'_>, target: &SchemaPattern) -> PResult<FieldReference> {
     let start = p.span();
-    let variable = p.variable()?;
-    let (SchemaPattern::Node {
-        variable: declared, ..
-    }
-    | SchemaPattern::Relationship {
-        variable: declared, ..
-    }) = target;
-    if variable != *declared {
-        let message = format!(
-            "`{}` is not the variable declared after FOR, which is `{}`",
-            variable.name, declared.name
-        );
-        return Err(ParseError::new(
-            Detail::UnexpectedSyntax,
-            variable.span,
-            message,
-        ));
-    }
+    let (SchemaPattern::Node { variable, .. } | SchemaPattern::Relationship { variable, .. }) =
+        target;
+    declared(p, variable)?;
     p.expect(Symbol::Dot)?;
     let mut steps = vec![FieldStep::Name(p.name("the name of a property")?)];
     loop {
@@ -177,7 +319,7 @@ fn create_constraint(p: &mut Parser<'_>, start: Span) -> PResult<CreateConstrain
     })
 }
 
-/// `fields IS UNIQUE`, `IS NODE KEY`, `IS NOT NULL`, `IS :: TYPE`, up to the end of the statement.
+/// `fields IS [NODE] UNIQUE`, `IS [NODE] KEY`, `IS NOT NULL`, `IS :: TYPE`, up to the end of the statement.
 fn field_constraint(
     p: &mut Parser<'_>,
     target: &SchemaPattern,
@@ -186,13 +328,11 @@ fn field_constraint(
     if !p.eat_keyword(Keyword::Is) {
         return Ok(None);
     }
+    let of_entity =
+        p.eat_keyword(Keyword::Node) || p.eat_keyword(Keyword::Relationship) || p.eat_word("REL");
     let kind = if p.eat_keyword(Keyword::Unique) {
         ConstraintRequirement::Unique(fields)
-    } else if p.is_keyword(Keyword::Node)
-        || p.is_keyword(Keyword::Relationship)
-        || p.is_keyword(Keyword::Key)
-    {
-        let _ = p.eat_keyword(Keyword::Node) || p.eat_keyword(Keyword::Relationship);
+    } else if of_entity || p.is_keyword(Keyword::Key) {
         p.expect_keyword(Keyword::Key)?;
         ConstraintRequirement::Key(fields)
     } else if fields.len() != 1 {
@@ -212,6 +352,12 @@ fn field_constraint(
     } else {
         return Ok(None);
     };
+    if matches!(
+        kind,
+        ConstraintRequirement::Unique(_) | ConstraintRequirement::Key(_)
+    ) {
+        index_options(p)?;
+    }
     let is_end = matches!(
         p.peek(),
         TokenKind::End | TokenKind::Symbol(Symbol::Semicolon)
@@ -232,7 +378,7 @@ pub(super) fn drop_schema(p: &mut Parser<'_>) -> PResult<StatementBody> {
         }
     };
     p.advance();
-    let name = p.name("a name")?;
+    let name = given_name(p, "a name")?;
     let if_exists = p.eat_keyword(Keyword::If);
     if if_exists {
         p.expect_keyword(Keyword::Exists)?;
@@ -242,67 +388,4 @@ pub(super) fn drop_schema(p: &mut Parser<'_>) -> PResult<StatementBody> {
         if_exists,
         span: p.since(start),
     }))
-}
-
-pub(super) fn show(p: &mut Parser<'_>) -> PResult<StatementBody> {
-    let start = p.advance();
-    let kinds = [
-        (Keyword::Indexes, ShowKind::Indexes),
-        (Keyword::Constraints, ShowKind::Constraints),
-        (Keyword::Labels, ShowKind::Labels),
-        (Keyword::Types, ShowKind::Types),
-        (Keyword::Buckets, ShowKind::Buckets),
-        (Keyword::Queries, ShowKind::Queries),
-        (Keyword::Functions, ShowKind::Functions),
-        (Keyword::Procedures, ShowKind::Procedures),
-    ];
-    let found = kinds.iter().find(|(keyword, _)| p.is_keyword(*keyword));
-    let kind = match found {
-        Some(&(_, kind)) => kind,
-        None if p.is_word("PROPERTIES") => ShowKind::Properties,
-        None if p.is_word("CONFLICTS") => ShowKind::Conflicts,
-        None => {
-            let words = kinds.map(|(keyword, _)| keyword);
-            return Err(p.unexpected_word(
-                "INDEXES, CONSTRAINTS, LABELS, TYPES, PROPERTIES, BUCKETS, QUERIES, FUNCTIONS or PROCEDURES",
-                &words,
-            ));
-        }
-    };
-    p.advance();
-    let yields = match p.peek() {
-        TokenKind::Keyword(Keyword::Yield) => Some(yield_clause(p)?),
-        TokenKind::Keyword(Keyword::Where) => {
-            let start = p.span();
-            Some(Yield {
-                items: YieldItems::Star,
-                predicate: optional_where(p)?,
-                span: p.since(start),
-            })
-        }
-        _ => None,
-    };
-    Ok(StatementBody::Show(Show {
-        kind,
-        yields,
-        span: p.since(start),
-    }))
-}
-
-pub(super) fn kill_query(p: &mut Parser<'_>) -> PResult<StatementBody> {
-    let start = p.advance();
-    p.expect_keyword(Keyword::Query)?;
-    let id = expression(p)?;
-    match id.kind {
-        ExprKind::Literal(_) | ExprKind::Parameter(_) => Ok(StatementBody::KillQuery(KillQuery {
-            id,
-            span: p.since(start),
-        })),
-        _ => Err(ParseError::new(
-            Detail::UnexpectedSyntax,
-            id.span,
-            "KILL QUERY takes the id of a query",
-        )
-        .with_hint("SHOW QUERIES lists them")),
-    }
 }

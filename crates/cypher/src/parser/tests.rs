@@ -383,6 +383,75 @@ fn schema_commands() {
 }
 
 #[test]
+fn schema_commands_have_several_spellings() {
+    for text in [
+        "CREATE RANGE INDEX FOR (n:L) ON (n.a) OPTIONS {indexProvider: 'range-1.0', indexConfig: {}}",
+        "CREATE TEXT INDEX $name IF NOT EXISTS FOR (n:L) ON n.a",
+        "CREATE POINT INDEX i FOR (n:L) ON (n.a)",
+        "CREATE LOOKUP INDEX i IF NOT EXISTS FOR (n) ON EACH labels(n)",
+        "CREATE LOOKUP INDEX FOR ()-[r]-() ON type(r)",
+        "CREATE CONSTRAINT c FOR (n:L) REQUIRE n.a IS NODE UNIQUE OPTIONS {indexProvider: 'range-1.0'}",
+        "CREATE CONSTRAINT $c FOR (n:L) REQUIRE (n.a, n.b) IS NODE KEY",
+        "CREATE text = (a)-[:R]->(b)",
+        "CREATE (index)",
+        "DROP INDEX $name IF EXISTS",
+        "SHOW INDEX",
+        "SHOW ALL INDEXES YIELD * WHERE name = 'a'",
+        "SHOW VECTOR INDEXES YIELD name AS n ORDER BY n SKIP 1 LIMIT 2 WHERE n <> 'a' RETURN count(*) AS c",
+        "SHOW INDEXES WHERE name = 'a'",
+        "SHOW NODE UNIQUENESS CONSTRAINTS",
+        "SHOW REL PROPERTY EXISTENCE CONSTRAINT YIELD name",
+        "SHOW PROPERTY TYPE CONSTRAINTS",
+        "SHOW KEY CONSTRAINTS",
+        "SHOW CONSTRAINTS",
+        "SHOW BUILT IN FUNCTIONS",
+        "SHOW USER DEFINED FUNCTION EXECUTABLE BY CURRENT USER YIELD name RETURN name",
+        "SHOW PROCEDURES EXECUTABLE YIELD name",
+        "SHOW DATABASE people",
+        "SHOW DATABASE $db YIELD name",
+        "SHOW DATABASES YIELD name",
+        "SHOW DEFAULT DATABASE",
+        "SHOW HOME DATABASE",
+        "SHOW CURRENT USER",
+        "SHOW USERS",
+        "SHOW SETTINGS 'a', 'b' YIELD name",
+        "SHOW TRANSACTIONS",
+        "SHOW TRANSACTION 'db-transaction-1'",
+        "TERMINATE TRANSACTIONS 'a', $b YIELD message RETURN message",
+        "TERMINATE TRANSACTION 'a'",
+        "CYPHER 5 RETURN 1",
+        "CYPHER 25 runtime=slotted planner=cost EXPLAIN RETURN 1",
+        "PROFILE CYPHER runtime=pipelined SHOW INDEXES",
+        "MATCH (n) FINISH",
+        "CREATE (n) FINISH;",
+        "MATCH (finish) RETURN finish",
+        "INSERT (:A {x: 1})-[:R]->(:B) RETURN 1",
+        "RETURN trim(BOTH 'x' FROM 'xax'), trim(LEADING FROM ' a'), trim(both), trim(' a')",
+    ] {
+        let parsed = parse(text);
+        assert!(parsed.is_ok(), "{text}: {parsed:?}");
+    }
+    for (text, part) in [
+        (
+            "CREATE FULLTEXT INDEX i FOR (n:L) ON EACH [n.a]",
+            "full-text",
+        ),
+        ("CREATE VECTOR INDEX i FOR (n:L) ON n.a", "vector"),
+        ("CREATE WIDE INDEX i FOR (n:L) ON n.a", "RANGE INDEX"),
+        ("CREATE INDEX FOR (n:L) ON (n.a) OPTIONS {x: 1}", "`x`"),
+        ("CREATE INDEX FOR (n:L) ON (n.a) OPTIONS $o", "a map"),
+        ("CYPHER 3 RETURN 1", "CYPHER 25"),
+        ("SHOW NODE CONSTRAINTS", "expected"),
+        ("FINISH RETURN 1", "expected"),
+        ("RETURN 1 FINISH", "must be the last clause"),
+        ("SHOW INDEXES RETURN 1", "the end of the statement"),
+    ] {
+        let message = error(text).message;
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
+
+#[test]
 fn errors_say_what_was_found_and_meant() {
     for (text, place, hint) in [
         ("MTACH (n) RETURN n", "MTACH", "did you mean MATCH?"),

@@ -57,6 +57,7 @@ impl Printer {
             }
             Clause::Call(call) => self.procedure_call(call),
             Clause::Subquery(clause) => self.call_subquery(clause),
+            Clause::Finish(_) => self.text("FINISH"),
             Clause::LoadCsv(clause) => {
                 self.text(if clause.with_headers {
                     "LOAD CSV WITH HEADERS FROM "
@@ -106,6 +107,11 @@ impl Printer {
             printer.expr(&item.expr);
             printer.optional_alias(item.alias.as_ref());
         });
+        self.paging(projection);
+    }
+
+    /// `ORDER BY`, `SKIP` and `LIMIT`.
+    pub(super) fn paging(&mut self, projection: &Projection) {
         if !projection.order_by.is_empty() {
             self.text(" ORDER BY ");
             self.separated(&projection.order_by, ", ", |printer, item| {
@@ -192,8 +198,11 @@ impl Printer {
     }
 
     pub(super) fn yield_clause(&mut self, yields: &Yield) {
-        self.text(" YIELD ");
+        if yields.items != YieldItems::Default {
+            self.text(" YIELD ");
+        }
         match &yields.items {
+            YieldItems::Default => {}
             YieldItems::Star => self.text("*"),
             YieldItems::Nothing => self.text("-"),
             YieldItems::Named(items) => self.separated(items, ", ", |printer, item| {

@@ -229,7 +229,7 @@ impl Printer {
         }
     }
 
-    fn parameter(&mut self, name: &str) {
+    pub(super) fn parameter(&mut self, name: &str) {
         self.text("$");
         if !name.is_empty() && name.chars().all(crate::lexer::is_name_part) {
             self.text(name)

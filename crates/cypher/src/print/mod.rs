@@ -132,12 +132,8 @@ impl Printer {
             StatementBody::DropIndex(drop) => self.drop_schema("INDEX", drop),
             StatementBody::CreateConstraint(constraint) => self.create_constraint(constraint),
             StatementBody::DropConstraint(drop) => self.drop_schema("CONSTRAINT", drop),
-            StatementBody::Show(show) => {
-                self.show(show.kind);
-                if let Some(yields) = &show.yields {
-                    self.yield_clause(yields);
-                }
-            }
+            StatementBody::CreateLookupIndex(index) => self.create_lookup_index(index),
+            StatementBody::Show(show) => self.show(show),
             StatementBody::KillQuery(kill) => {
                 self.text("KILL QUERY ");
                 self.expr(&kill.id);

@@ -2,8 +2,9 @@
 
 use super::Printer;
 use crate::ast::{
-    ConstraintRequirement, CreateConstraint, CreateIndex, DropSchema, FieldReference, FieldStep,
-    Ident, SchemaPattern, ShowKind, TypeExpr,
+    Clause, ConstraintRequirement, CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema,
+    FieldReference, FieldStep, SchemaName, SchemaPattern, Show, ShowKind, ShowOnly, ShownRule,
+    TypeExpr,
 };
 
 impl Printer {
@@ -19,16 +20,25 @@ impl Printer {
         self.fields(&variable, &index.fields);
     }
 
-    fn schema_name(&mut self, name: Option<&Ident>, if_not_exists: bool) {
+    fn schema_name(&mut self, name: Option<&SchemaName>, if_not_exists: bool) {
         if let Some(name) = name {
             self.text(" ");
-            self.variable(&name.name);
+            self.given_name(name);
         }
         self.text(if if_not_exists {
             " IF NOT EXISTS FOR "
         } else {
             " FOR "
         });
+    }
+
+    fn given_name(&mut self, name: &SchemaName) {
+        match name {
+            SchemaName::Fixed(name) => self.variable(&name.name),
+            SchemaName::Parameter(name) => {
+                self.parameter(&name.name);
+            }
+        }
     }
 
     fn schema_target(&mut self, target: &SchemaPattern) -> String {
@@ -104,22 +114,78 @@ impl Printer {
         self.text("DROP ");
         self.text(what);
         self.text(" ");
-        self.variable(&drop.name.name);
+        self.given_name(&drop.name);
         self.text(if drop.if_exists { " IF EXISTS" } else { "" });
     }
 
-    pub(super) fn show(&mut self, kind: ShowKind) {
-        self.text(match kind {
-            ShowKind::Indexes => "SHOW INDEXES",
-            ShowKind::Constraints => "SHOW CONSTRAINTS",
-            ShowKind::Labels => "SHOW LABELS",
-            ShowKind::Types => "SHOW TYPES",
-            ShowKind::Properties => "SHOW PROPERTIES",
-            ShowKind::Buckets => "SHOW BUCKETS",
-            ShowKind::Conflicts => "SHOW CONFLICTS",
-            ShowKind::Queries => "SHOW QUERIES",
-            ShowKind::Functions => "SHOW FUNCTIONS",
-            ShowKind::Procedures => "SHOW PROCEDURES",
+    pub(super) fn show(&mut self, show: &Show) {
+        self.text("SHOW ");
+        match show.only {
+            None => {}
+            Some(ShowOnly::Indexes(kind)) => {
+                self.text(kind.word());
+                self.text(" ");
+            }
+            Some(ShowOnly::Constraints(rule, of_nodes)) => {
+                self.text(match of_nodes {
+                    None => "",
+                    Some(true) => "NODE ",
+                    Some(false) => "RELATIONSHIP ",
+                });
+                self.text(match rule {
+                    ShownRule::Unique => "UNIQUE ",
+                    ShownRule::Key => "KEY ",
+                    ShownRule::Existence => "PROPERTY EXISTENCE ",
+                    ShownRule::PropertyType => "PROPERTY TYPE ",
+                });
+            }
+            Some(ShowOnly::BuiltIn(true)) => self.text("BUILT IN "),
+            Some(ShowOnly::BuiltIn(false)) => self.text("USER DEFINED "),
+        }
+        self.text(match show.kind {
+            ShowKind::Indexes => "INDEXES",
+            ShowKind::Constraints => "CONSTRAINTS",
+            ShowKind::Labels => "LABELS",
+            ShowKind::Types => "TYPES",
+            ShowKind::Properties => "PROPERTIES",
+            ShowKind::Buckets => "BUCKETS",
+            ShowKind::Conflicts => "CONFLICTS",
+            ShowKind::Queries => "QUERIES",
+            ShowKind::Functions => "FUNCTIONS",
+            ShowKind::Procedures => "PROCEDURES",
+            ShowKind::Databases if show.names.is_empty() => "DATABASES",
+            ShowKind::Databases => "DATABASE",
+            ShowKind::DefaultDatabase => "DEFAULT DATABASE",
+            ShowKind::HomeDatabase => "HOME DATABASE",
+            ShowKind::Users => "USERS",
+            ShowKind::CurrentUser => "CURRENT USER",
+            ShowKind::Settings => "SETTINGS",
+            ShowKind::Transactions => "TRANSACTIONS",
+        });
+        if !show.names.is_empty() {
+            self.text(" ");
+            self.separated(&show.names, ", ", Self::expr);
+        }
+        if let Some(yields) = &show.yields {
+            self.yield_clause(yields);
+        }
+        for clause in &show.then {
+            if let Clause::With(with) = clause {
+                self.paging(&with.projection);
+                self.optional_where(with.predicate.as_ref());
+            } else {
+                self.text(" ");
+                self.clause(clause);
+            }
+        }
+    }
+
+    pub(super) fn create_lookup_index(&mut self, index: &CreateLookupIndex) {
+        self.text("CREATE LOOKUP INDEX");
+        self.schema_name(index.name.as_ref(), index.if_not_exists);
+        self.text(match index.of_types {
+            true => "()-[r]-() ON EACH type(r)",
+            false => "(n) ON EACH labels(n)",
         });
     }
 

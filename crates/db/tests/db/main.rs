@@ -10,6 +10,7 @@ mod handles;
 mod kept_views;
 mod language;
 mod large_values;
+mod neo4j;
 mod planning;
 mod points;
 mod queries;

@@ -10,8 +10,8 @@ use isomer_plan::{
 use super::{
     Argument, Child, Operate, OperatorRef, aggregate, apply, blocking, calls, count,
     count_by_column, count_by_node, count_paths, csv, delete, distinct_ends, exchange, expand,
-    expand_into, group_by_key, join, merge, row, scan, seek, shortest, source, varlength, walk,
-    write,
+    expand_into, group_by_key, join, listing, merge, row, scan, seek, shortest, source, varlength,
+    walk, write,
 };
 
 impl Child {
@@ -112,7 +112,7 @@ impl StateBuilder<'_> {
             // Calls.
             Op::ProcedureCall(call) => self.unary(calls::ProcedureCall::new, call.input),
             Op::LoadCsv { input, .. } => self.unary(csv::LoadCsv::new, *input),
-            Op::Show { input, .. } => self.unary(calls::Show::new, *input),
+            Op::Show { input, .. } => self.unary(listing::Show::new, *input),
             // Writes.
             Op::Create { input, .. } => self.unary(write::Create::new, *input),
             Op::Merge(merge) => self.binary(merge::Merge::new, merge.input, merge.matching),

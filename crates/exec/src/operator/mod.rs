@@ -25,6 +25,7 @@ mod fallback;
 mod group_by_key;
 mod input;
 mod join;
+mod listing;
 mod merge;
 mod morsels;
 mod pieces;

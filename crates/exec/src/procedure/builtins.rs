@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{Registry, algorithms, indexes, paths, statistics};
+use super::{Registry, algorithms, apoc, indexes, neo4j, paths, standard, statistics};
 use crate::{builtin, files};
 
 impl Registry {
@@ -17,6 +17,9 @@ impl Registry {
         paths::register(&mut registry);
         statistics::register(&mut registry);
         indexes::register(&mut registry);
+        neo4j::register(&mut registry);
+        standard::register(&mut registry);
+        apoc::register(&mut registry);
         registry
     }
 

@@ -1,13 +1,18 @@
 //! Procedures: their interface, those of the language, and functions that other crates register.
 
 mod algorithms;
+mod apoc;
 mod builtins;
 mod estimate;
 mod indexes;
+mod neo4j;
 mod network;
 mod paths;
+mod schema_facts;
 mod settings;
+mod standard;
 mod statistics;
+mod table;
 
 use std::sync::Arc;
 
@@ -19,7 +24,9 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     error::{ErrorClass, ExecError, Result},
+    host::Host,
     limits::{Stop, Watch},
+    result::{Counters, RunningQueries},
 };
 
 /// A procedure: called once per row, returns any number of rows.
@@ -29,6 +36,10 @@ pub trait Procedure: Send + Sync {
     /// Runs it. `arguments` has one value per parameter, already of the declared type; rows are passed to
     /// [`CallContext::emit`].
     fn call(&self, arguments: &[Value], call: &mut CallContext<'_>) -> Result<()>;
+    /// What it does, in one line.
+    fn description(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// One call of a procedure: its transaction, its limits, and the consumer of its rows.
@@ -39,6 +50,12 @@ pub struct CallContext<'a> {
     pub(crate) watch: &'a mut Watch,
     /// Consumes a row; the watch is the call's own.
     pub(crate) sink: &'a mut dyn FnMut(Vec<Value>, &mut Watch) -> Result<()>,
+    /// The registry of running queries.
+    pub(crate) running: Option<Arc<dyn RunningQueries>>,
+    /// The program that runs the database.
+    pub(crate) host: Option<Arc<dyn Host>>,
+    /// What it has changed.
+    pub(crate) counters: Counters,
     /// Bytes of the query's memory that this call holds.
     held_bytes: usize,
 }
@@ -55,8 +72,22 @@ impl<'a> CallContext<'a> {
             views,
             watch,
             sink,
+            running: None,
+            host: None,
+            counters: Counters::default(),
             held_bytes: 0,
         }
+    }
+
+    /// With what it may ask about the program that runs the database.
+    pub(crate) fn with_program(
+        mut self,
+        running: Option<Arc<dyn RunningQueries>>,
+        host: Option<Arc<dyn Host>>,
+    ) -> Self {
+        self.running = running;
+        self.host = host;
+        self
     }
 
     /// The transaction it runs in.
@@ -112,6 +143,10 @@ pub trait ScalarFunction: Send + Sync {
     fn signature(&self) -> &Arc<FunctionSignature>;
     /// Runs it.
     fn call(&self, arguments: &[Value]) -> Result<Value>;
+    /// What it gives, in one line.
+    fn description(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Functions and procedures in addition to the built-in functions. Names are case-insensitive.

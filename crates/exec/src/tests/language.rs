@@ -478,12 +478,77 @@ fn schema_is_shown_as_it_is_declared() {
     ] {
         let text = format!("CREATE CONSTRAINT {name} FOR (p:P) REQUIRE p.{name} IS :: {declared}");
         rows(&store, &text);
-        let shown = format!("SHOW CONSTRAINTS YIELD name, type WHERE name = '{name}'");
-        let expected = format!("type {declared}");
-        assert_eq!(rows(&store, &shown)[0][1], Value::from(expected.as_str()));
+        let shown = format!(
+            "SHOW CONSTRAINTS YIELD name, type, propertyType, createStatement \
+             WHERE name = '{name}' RETURN type, propertyType, createStatement"
+        );
+        let statement =
+            format!("CREATE CONSTRAINT `{name}` FOR (n:`P`) REQUIRE n.`{name}` IS :: {declared}");
+        let expected = ["NODE_PROPERTY_TYPE", declared, statement.as_str()];
+        assert_eq!(rows(&store, &shown), [expected.map(Value::from)]);
     }
     let fields = Value::from(vec![Value::from("a.b"), Value::from("tags[]")]);
     assert_eq!(rows(&store, "SHOW INDEXES YIELD properties"), [[fields]]);
+    let statement = "CREATE RANGE INDEX `t` FOR (n:`P`) ON (n.`a`.`b`, n.`tags`[])";
+    assert_eq!(
+        rows(&store, "SHOW INDEXES YIELD createStatement, state, type"),
+        [[statement, "ONLINE", "RANGE"].map(Value::from)]
+    );
+    let counted = "SHOW PROPERTY TYPE CONSTRAINTS YIELD * ORDER BY name DESC LIMIT 2 \
+                   WHERE name <> 'b' RETURN collect(name) AS names";
+    assert_eq!(rows(&store, counted), [[vec![Value::from("c")].into()]]);
+    for (text, count) in [
+        ("SHOW UNIQUE CONSTRAINTS", 0),
+        ("SHOW VECTOR INDEXES", 0),
+        ("SHOW RANGE INDEX", 1),
+        ("SHOW INDEXES WHERE label = 'P'", 1),
+        (
+            "SHOW BUILT IN FUNCTIONS YIELD name WHERE name = 'toUpper'",
+            1,
+        ),
+        (
+            "SHOW USER DEFINED FUNCTIONS YIELD name WHERE name = 'toUpper'",
+            0,
+        ),
+        (
+            "SHOW FUNCTIONS YIELD name WHERE name = 'apoc.version' RETURN count(*) >= 1 AS found",
+            1,
+        ),
+    ] {
+        assert_eq!(rows(&store, text).len(), count, "{text}");
+    }
+}
+
+/// The spellings of Neo4j's schema statements have the effect of ours.
+#[test]
+fn schema_statements_have_several_spellings() {
+    let store = open();
+    for text in [
+        "CREATE RANGE INDEX r FOR (n:L) ON (n.r) OPTIONS {indexProvider: 'range-1.0'}",
+        "CREATE TEXT INDEX t IF NOT EXISTS FOR (n:L) ON (n.t)",
+        "CREATE POINT INDEX p FOR (n:L) ON n.p",
+        "CREATE LOOKUP INDEX l IF NOT EXISTS FOR (n) ON EACH labels(n)",
+        "CREATE CONSTRAINT u FOR (n:L) REQUIRE n.u IS NODE UNIQUE",
+    ] {
+        rows(&store, text);
+    }
+    query(
+        &store,
+        "CREATE INDEX $name FOR (n:L) ON (n.named)",
+        &[("name", "given".into())],
+    )
+    .unwrap();
+    let names = "SHOW INDEXES YIELD name ORDER BY name RETURN collect(name) AS names";
+    let expected: Value = ["given", "p", "r", "t", "u"]
+        .map(Value::from)
+        .into_iter()
+        .collect();
+    assert_eq!(rows(&store, names), [[expected]]);
+    query(&store, "DROP INDEX $name", &[("name", "given".into())]).unwrap();
+    let wrong = query(&store, "DROP INDEX $name", &[("name", Value::Int(1))]);
+    assert!(wrong.is_err());
+    let again = query(&store, "CREATE LOOKUP INDEX FOR (n) ON EACH labels(n)", &[]);
+    assert!(again.is_err_and(|error| error.to_string().contains("always indexed")));
 }
 
 #[test]

@@ -36,6 +36,7 @@ impl Interpreter<'_> {
                 Ok(kept)
             }
             Clause::Subquery(clause) => self.call(clause, rows),
+            Clause::Finish(_) => Ok(Vec::new()),
             Clause::Create(clause) => self.create(clause, rows),
             Clause::Merge(clause) => self.merge(clause, rows),
             Clause::Set(clause) => {

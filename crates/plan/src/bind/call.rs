@@ -36,7 +36,7 @@ impl<'a> Binder<'a> {
         let mut yields = Vec::new();
         if let Some(given) = &call.yields {
             match &given.items {
-                YieldItems::Star => {
+                YieldItems::Star | YieldItems::Default => {
                     return Err(PlanError::syntax(
                         "UnexpectedSyntax",
                         "YIELD * is only allowed in a stand-alone call",
@@ -89,7 +89,7 @@ impl<'a> Binder<'a> {
         let mut yields = Vec::new();
         let mut columns = Vec::new();
         match call.yields.as_ref().map(|given| &given.items) {
-            None | Some(YieldItems::Star) => {
+            None | Some(YieldItems::Star | YieldItems::Default) => {
                 for (position, result) in procedure.results.iter().enumerate() {
                     let slot = self.declare(&result.name, result.kind.clone());
                     yields.push((position, slot));

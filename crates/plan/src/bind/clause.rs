@@ -47,6 +47,7 @@ impl<'a> Binder<'a> {
             Clause::Call(clause) => self.bind_call(clause, steps),
             Clause::Subquery(clause) => self.bind_call_subquery(clause, steps),
             Clause::LoadCsv(clause) => bind_load_csv(self, clause, steps),
+            Clause::Finish(_) => Ok(()),
         }
     }
 }

@@ -18,6 +18,7 @@ mod projection;
 pub(crate) mod query;
 pub(crate) mod schema;
 mod scope;
+pub(crate) mod show;
 mod subquery;
 mod types;
 mod update;

@@ -218,7 +218,7 @@ fn check_composition(branch: &ast::SingleQuery, standing: QueryContext) -> Resul
     }
     let last = branch.clauses.last().expect("a query has a clause");
     let ends = match last {
-        Clause::Return(_) => true,
+        Clause::Return(_) | Clause::Finish(_) => true,
         Clause::Call(_) => standing != QueryContext::Collect,
         Clause::Subquery(_) => standing != QueryContext::Collect,
         clause if clause.is_update() => true,

@@ -1,23 +1,20 @@
-//! Schema commands and `SHOW`.
+//! Schema commands.
 
-use std::sync::Arc;
+use isomer_cypher::ast::{self, ConstraintRequirement, FieldReference, FieldStep};
 
-use isomer_cypher::ast::{self, ConstraintRequirement, FieldReference, FieldStep, YieldItems};
-
-use super::query::Column;
-use super::scope::Variable;
 use super::{Binder, Result, condition::field_rules};
 use crate::error::PlanError;
-use crate::expr::Kind;
-use crate::logical::{LogicalStep, conjuncts};
 use crate::schema::{
-    IndexedPath, PropertyPath, Requirement, SchemaCommand, SchemaTarget, ShowKind,
+    IndexedPath, ObjectName, PropertyPath, Requirement, SchemaCommand, SchemaTarget,
 };
 
 /// `CREATE INDEX`.
-pub(crate) fn create_index(command: &ast::CreateIndex) -> Result<SchemaCommand> {
+pub(crate) fn create_index(
+    binder: &mut Binder<'_>,
+    command: &ast::CreateIndex,
+) -> Result<SchemaCommand> {
     Ok(SchemaCommand::CreateIndex {
-        name: command.name.as_ref().map(|name| name.name.clone()),
+        name: optional_name(binder, command.name.as_ref()),
         target: target(&command.target),
         unique: command.unique,
         paths: command
@@ -65,85 +62,12 @@ pub(crate) fn create_constraint(
         }
     };
     Ok(SchemaCommand::CreateConstraint {
-        name: command.name.as_ref().map(|name| name.name.clone()),
+        name: optional_name(binder, command.name.as_ref()),
         target: target(&command.target),
         requirement,
         paths: fields.iter().map(plain_path).collect::<Result<_>>()?,
         if_not_exists: command.if_not_exists,
     })
-}
-
-/// `SHOW … [YIELD …] [WHERE …]`: its steps and its columns.
-pub(crate) fn show_objects<'a>(
-    binder: &mut Binder<'a>,
-    show: &'a ast::Show,
-) -> Result<(Vec<LogicalStep>, Vec<Column>)> {
-    let kind = show_kind(show.kind);
-    let fields = kind.fields();
-    let mut slots = Vec::with_capacity(fields.len());
-    for field in fields {
-        slots.push(binder.arena.slot(*field, Kind::Any));
-    }
-    let column = |at: usize, name: Arc<str>| Column {
-        name,
-        slot: slots[at],
-        kind: Kind::Any,
-    };
-    let columns: Vec<Column> = match show.yields.as_ref().map(|given| &given.items) {
-        Some(YieldItems::Named(items)) => items
-            .iter()
-            .map(|item| {
-                let at = fields.iter().position(|field| *field == &*item.column.name);
-                at.map(|at| column(at, item.variable().name.clone()))
-                    .ok_or_else(|| no_column(item, fields))
-            })
-            .collect::<Result<_>>()?,
-        _ => (0..fields.len())
-            .map(|at| column(at, fields[at].into()))
-            .collect(),
-    };
-    for column in &columns {
-        let variable = Variable {
-            slot: column.slot,
-            kind: Kind::Any,
-        };
-        binder.frame().scope.set(column.name.clone(), variable);
-    }
-    let mut steps = vec![LogicalStep::Show { show: kind, slots }];
-    if let Some(condition) = show
-        .yields
-        .as_ref()
-        .and_then(|given| given.predicate.as_ref())
-    {
-        let mut terms = Vec::new();
-        conjuncts(binder.bind_condition(condition)?, &mut terms);
-        steps.push(LogicalStep::Filter(terms));
-    }
-    Ok((steps, columns))
-}
-
-fn no_column(item: &ast::YieldItem, fields: &[&str]) -> PlanError {
-    PlanError::syntax(
-        "UndefinedVariable",
-        format!("there is no column `{}` to be shown", item.column.name),
-        item.column.span,
-    )
-    .with_near(&item.column.name, fields.iter().copied())
-}
-
-fn show_kind(kind: ast::ShowKind) -> ShowKind {
-    match kind {
-        ast::ShowKind::Indexes => ShowKind::Indexes,
-        ast::ShowKind::Constraints => ShowKind::Constraints,
-        ast::ShowKind::Labels => ShowKind::Labels,
-        ast::ShowKind::Types => ShowKind::Types,
-        ast::ShowKind::Properties => ShowKind::Properties,
-        ast::ShowKind::Buckets => ShowKind::Buckets,
-        ast::ShowKind::Conflicts => ShowKind::Conflicts,
-        ast::ShowKind::Queries => ShowKind::Queries,
-        ast::ShowKind::Functions => ShowKind::Functions,
-        ast::ShowKind::Procedures => ShowKind::Procedures,
-    }
 }
 
 fn target(target: &ast::SchemaPattern) -> SchemaTarget {
@@ -187,16 +111,36 @@ fn plain_path(field: &FieldReference) -> Result<PropertyPath> {
     }
 }
 
-pub(crate) fn drop_index(command: &ast::DropSchema) -> SchemaCommand {
+pub(crate) fn create_lookup_index(command: &ast::CreateLookupIndex) -> SchemaCommand {
+    SchemaCommand::CreateLookupIndex {
+        of_types: command.of_types,
+        if_not_exists: command.if_not_exists,
+    }
+}
+
+pub(crate) fn drop_index(binder: &mut Binder<'_>, command: &ast::DropSchema) -> SchemaCommand {
     SchemaCommand::DropIndex {
-        name: command.name.name.clone(),
+        name: object_name(binder, &command.name),
         if_exists: command.if_exists,
     }
 }
 
-pub(crate) fn drop_constraint(command: &ast::DropSchema) -> SchemaCommand {
+pub(crate) fn drop_constraint(binder: &mut Binder<'_>, command: &ast::DropSchema) -> SchemaCommand {
     SchemaCommand::DropConstraint {
-        name: command.name.name.clone(),
+        name: object_name(binder, &command.name),
         if_exists: command.if_exists,
+    }
+}
+
+fn optional_name(binder: &mut Binder<'_>, name: Option<&ast::SchemaName>) -> Option<ObjectName> {
+    name.map(|name| object_name(binder, name))
+}
+
+fn object_name(binder: &mut Binder<'_>, name: &ast::SchemaName) -> ObjectName {
+    match name {
+        ast::SchemaName::Fixed(name) => ObjectName::Fixed(name.name.clone()),
+        ast::SchemaName::Parameter(name) => {
+            ObjectName::Parameter(binder.arena.parameter(&name.name))
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::expression::ExprPrinter;
 use crate::expr::{LabelRef, PropRef};
 use crate::physical::{CreateItem, CreatePattern, EntityChange, MatchOrCreate, Properties};
-use crate::schema::{SchemaCommand, SchemaTarget};
+use crate::schema::{ObjectName, SchemaCommand, SchemaTarget};
 
 pub(super) fn create(p: &ExprPrinter<'_>, pattern: &CreatePattern) -> String {
     let item = |item: &CreateItem| match item {
@@ -171,7 +171,20 @@ pub(super) fn schema_command(command: &SchemaCommand) -> String {
                 paths.join(", ")
             )
         }
-        SchemaCommand::DropIndex { name, .. } => format!("drop index {name}"),
-        SchemaCommand::DropConstraint { name, .. } => format!("drop constraint {name}"),
+        SchemaCommand::CreateLookupIndex { of_types, .. } => match of_types {
+            true => "create lookup index of types".to_owned(),
+            false => "create lookup index of labels".to_owned(),
+        },
+        SchemaCommand::DropIndex { name, .. } => format!("drop index {}", object_name(name)),
+        SchemaCommand::DropConstraint { name, .. } => {
+            format!("drop constraint {}", object_name(name))
+        }
+    }
+}
+
+fn object_name(name: &ObjectName) -> &str {
+    match name {
+        ObjectName::Fixed(name) => name,
+        ObjectName::Parameter(_) => "named by a parameter",
     }
 }

@@ -67,8 +67,12 @@ pub struct Databases {
     has_closed: AtomicBool,
     /// Locks the folder against other servers.
     lock: Mutex<Option<File>>,
+    /// The database of administration, once a client has named it.
+    administration: Mutex<Option<Arc<Served>>>,
 }
 
+/// Memory budget of the database of administration, which has no data.
+const ADMINISTRATION_BYTES: usize = 16 << 20;
 /// File in `databases_folder` that the serving process locks.
 const LOCK: &str = "databases.lock";
 /// Longest wait of a stop for a database that is being made or dropped.
@@ -101,6 +105,7 @@ impl Databases {
             changing: Mutex::new(()),
             has_closed: AtomicBool::new(false),
             lock: Mutex::new(None),
+            administration: Mutex::new(None),
         }
     }
 
@@ -438,6 +443,31 @@ impl Databases {
             ))),
             None => Err(unknown(name)),
         }
+    }
+
+    /// Whether the name is taken, also by a database that cannot be opened.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.table.read().has(name)
+    }
+
+    /// The database of administration: empty, in memory, opened by the first client that names it.
+    pub(super) fn administration(&self, name: &str) -> Result<Arc<Served>> {
+        let mut opened = self.administration.lock();
+        if let Some(served) = &*opened {
+            return Ok(served.clone());
+        }
+        let db = Database::builder()
+            .engine(EngineKind::Memory)
+            .memory(ADMINISTRATION_BYTES)
+            .open_in_memory()?;
+        let served = Arc::new(Served {
+            name: name.into(),
+            feed: Feed::follow(&db)?,
+            db,
+            location: None,
+        });
+        *opened = Some(served.clone());
+        Ok(served)
     }
 
     /// All names in order, including those of databases that cannot be opened.

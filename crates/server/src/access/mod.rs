@@ -8,6 +8,7 @@
 mod admission;
 mod databases;
 mod guesses;
+mod host;
 pub(crate) mod password;
 mod role;
 mod session;
@@ -17,6 +18,7 @@ pub use admission::{Admission, AdmissionControl, Body, Written};
 pub(crate) use databases::check_name;
 pub use databases::{Databases, Metric, name_of};
 pub use guesses::{Guesses, LoginTurn};
+pub(crate) use host::{SYSTEM, ServerFacts};
 pub use role::{ALL_DATABASES, Rights, Role};
 pub(crate) use session::Outlines;
 pub use session::{Access, Principal, ServerAccess, Session};

@@ -7,7 +7,7 @@ use isomer_db::{
     QueryResult, ReadTransaction, RestoreOptions, Restored, Row, RowCursor, RowStream,
     StatementClass, WriteTransaction,
     internals::{
-        DatabaseInternals as _,
+        DatabaseInternals as _, QueryOptionsInternals as _,
         bulk::{
             BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, load_nodes,
             load_relationships,
@@ -16,8 +16,12 @@ use isomer_db::{
     },
 };
 use isomer_value::DatabaseId;
+use parking_lot::Mutex;
 
-use super::{AdmissionControl, Body, Rights, Role, admission::Admission, databases::Databases};
+use super::{
+    AdmissionControl, Body, Rights, Role, SYSTEM, ServerFacts, admission::Admission,
+    databases::Databases, host::StatementHost,
+};
 use crate::{
     Result, ServerError,
     feed::Feed,
@@ -63,6 +67,11 @@ impl Effective {
             Some(scope) => scope.on_all().map(|most| own.min(most)),
             None => Some(own),
         }
+    }
+
+    /// The rights of the user, without the scope.
+    pub fn of_its_user(&self) -> &Rights {
+        &self.user
     }
 
     /// Whether it includes all of `asked`.
@@ -122,6 +131,7 @@ pub struct Session {
     databases: Arc<Databases>,
     admission: Admission,
     limits: Limits,
+    facts: Arc<ServerFacts>,
 }
 
 impl Session {
@@ -129,7 +139,7 @@ impl Session {
     pub(crate) fn new(
         principal: Arc<Principal>,
         from: IpAddr,
-        databases: Arc<Databases>,
+        facts: Arc<ServerFacts>,
         admission_control: &Arc<AdmissionControl>,
         limits: Limits,
     ) -> Result<Self> {
@@ -137,9 +147,10 @@ impl Session {
         Ok(Self {
             principal,
             from,
-            databases,
+            databases: facts.databases.clone(),
             admission: entry,
             limits,
+            facts,
         })
     }
 
@@ -166,6 +177,9 @@ impl Session {
         need: Role,
         open: Option<Arc<OpenTransaction>>,
     ) -> Result<Access> {
+        if self.facts.is_system(name) {
+            return self.administration(open);
+        }
         let role = self.principal.rights.on(name);
         let Some(role) = role.filter(|role| *role >= need) else {
             return Err(ServerError::Denied(format!(
@@ -183,6 +197,25 @@ impl Session {
             db: served.db.clone(),
             feed: served.feed.clone(),
             role,
+            metadata: metadata_of(open.as_ref()),
+            open,
+            session: self,
+        })
+    }
+
+    /// Grants access to the database of administration, which every authenticated client has.
+    fn administration(self, open: Option<Arc<OpenTransaction>>) -> Result<Access> {
+        let served = self.databases.administration(SYSTEM)?;
+        if let Some(open) = &open {
+            open.check(&self.principal.name, SYSTEM)?;
+        }
+        let is_admin = self.principal.rights.on_all() == Some(Role::Admin);
+        Ok(Access {
+            name: served.name.clone(),
+            db: served.db.clone(),
+            feed: served.feed.clone(),
+            role: if is_admin { Role::Admin } else { Role::Reader },
+            metadata: metadata_of(open.as_ref()),
             open,
             session: self,
         })
@@ -277,6 +310,10 @@ impl ServerAccess {
     }
 }
 
+fn metadata_of(open: Option<&Arc<OpenTransaction>>) -> Arc<Mutex<Map>> {
+    open.map_or_else(Arc::default, |open| open.metadata().clone())
+}
+
 /// Plans queries of one database with an access's rights, without running them.
 pub(crate) struct Outlines {
     db: Database,
@@ -299,6 +336,8 @@ pub struct Access {
     feed: Arc<Feed>,
     role: Role,
     open: Option<Arc<OpenTransaction>>,
+    /// What the client says about its transaction.
+    metadata: Arc<Mutex<Map>>,
     session: Session,
 }
 
@@ -323,6 +362,16 @@ impl Access {
         self.open.as_ref()
     }
 
+    /// Whether this is the database of administration, which has no data.
+    pub(crate) fn is_administration(&self) -> bool {
+        self.session.facts.is_system(&self.name)
+    }
+
+    /// Sets what the client says about its transaction.
+    pub(crate) fn set_metadata(&self, metadata: &Map) {
+        *self.metadata.lock() = metadata.clone();
+    }
+
     /// Notifications of commits.
     pub(crate) fn feed(&self) -> &Arc<Feed> {
         &self.feed
@@ -344,7 +393,15 @@ impl Access {
     pub fn query_options(&mut self) -> Result<QueryOptions> {
         let mut limits = self.session.limits.clone();
         limits.memory_bytes = self.session.admission.query_bytes();
-        Ok(QueryOptions::new().limits(limits).allow(self.role.class()))
+        let session = &self.session;
+        let host = StatementHost::new(
+            session.facts.clone(),
+            session.principal.clone(),
+            self.name.clone(),
+            self.metadata.clone(),
+        );
+        let options = QueryOptions::new().limits(limits).host(Arc::new(host));
+        Ok(options.allow(self.role.class()))
     }
 
     /// Counts its query's result as open until this is dropped, unless the principal has too many.

@@ -496,7 +496,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 }
 
 /// Authenticates with the entries of a message.
-async fn authenticate(core: &Arc<Core>, from: IpAddr, shown: &Map) -> crate::Result<Credential> {
+pub(crate) async fn authenticate(
+    core: &Arc<Core>,
+    from: IpAddr,
+    shown: &Map,
+) -> crate::Result<Credential> {
     if core.system.is_none() {
         return Ok(Credential::Anybody);
     }

@@ -204,6 +204,9 @@ fn code_of_class(class: &str, detail: &str) -> Option<&'static str> {
         "ArithmeticError" => "Neo.ClientError.Statement.ArithmeticError",
         "EntityNotFound" => "Neo.ClientError.Statement.EntityNotFound",
         "ParameterMissing" => "Neo.ClientError.Statement.ParameterMissing",
+        "ConstraintVerificationFailed" if detail == "IndexAlreadyExists" => {
+            "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists"
+        }
         "ConstraintVerificationFailed" | "ConstraintValidationFailed" => {
             "Neo.ClientError.Schema.ConstraintValidationFailed"
         }
@@ -253,6 +256,10 @@ mod tests {
             ),
             (
                 "CREATE CONSTRAINT u FOR (n:U) REQUIRE n.x IS UNIQUE",
+                "Schema.EquivalentSchemaRuleAlreadyExists",
+            ),
+            (
+                "CREATE LOOKUP INDEX FOR (n) ON EACH labels(n)",
                 "Schema.EquivalentSchemaRuleAlreadyExists",
             ),
             (

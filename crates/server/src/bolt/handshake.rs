@@ -14,15 +14,15 @@ use super::structure::Forms;
 
 const IDENTIFICATION: [u8; 4] = [0x60, 0x60, 0xb0, 0x17];
 const MANIFEST: [u8; 4] = [0, 0, 1, 0xff];
-/// Supported versions, the best first: 5.8 to 5.6, 5.4 to 5.0, and 4.4. (No server implements 5.5.)
-const OFFERED: [[u8; 4]; 3] = [[0, 2, 8, 5], [0, 4, 4, 5], [0, 0, 4, 4]];
+/// Supported versions, the best first: 5.8 to 5.6, 5.4 to 5.0, and 4.4 to 4.1. (No server implements 5.5.)
+const OFFERED: [[u8; 4]; 3] = [[0, 2, 8, 5], [0, 4, 4, 5], [0, 3, 4, 4]];
 
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// 4 or 5.
     pub major: u8,
-    /// 4, or 0 to 8.
+    /// 1 to 4, or 0 to 8.
     pub minor: u8,
 }
 
@@ -152,7 +152,9 @@ mod tests {
             of([[0, 0, 0, 9], [0, 2, 4, 4], [0, 0, 0, 5], none]),
             is(4, 4)
         );
-        assert_eq!(of([[0, 1, 3, 4], [0, 0, 0, 3], none, none]), Answer::None);
+        assert_eq!(of([[0, 3, 3, 4], [0, 0, 0, 3], none, none]), is(4, 3));
+        assert_eq!(of([[0, 0, 1, 4], none, none, none]), is(4, 1));
+        assert_eq!(of([[0, 0, 0, 4], [0, 0, 0, 3], none, none]), Answer::None);
         assert_eq!(of([MANIFEST, [0, 8, 8, 5], none, none]), Answer::Manifest);
         assert_eq!(of([none; 4]), Answer::None);
         assert_eq!(of([[0, 255, 255, 5], none, none, none]), is(5, 8));

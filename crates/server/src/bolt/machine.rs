@@ -11,6 +11,8 @@ mod results;
 mod routing;
 mod transactions;
 
+pub(crate) use transactions::bookmark;
+
 use std::{
     collections::VecDeque,
     net::IpAddr,

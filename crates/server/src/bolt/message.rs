@@ -85,13 +85,15 @@ pub(super) enum Request {
 }
 
 /// Parameters of a transaction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TransactionParameters {
     pub database: Option<String>,
     pub bookmarks: Vec<String>,
     pub time: Option<Duration>,
     pub reads_only: bool,
     pub impersonated: Option<String>,
+    /// Metadata of the transaction.
+    pub metadata: Option<Map>,
     /// Which notifications the client wants, if it says so.
     pub notifications: Option<NotificationFilter>,
 }
@@ -161,10 +163,14 @@ impl Request {
                 reader.value()?;
                 Self::Telemetry
             }
-            (0x66, 3) => {
+            (0x66, 3) if version >= Version::new(4, 3) => {
                 let routing = reader.dictionary()?;
                 let bookmarks = reader.value()?;
-                let mut extra = reader.dictionary()?;
+                // In 4.3 the last field is the name of the database.
+                let mut extra = match version >= Version::new(4, 4) {
+                    true => reader.dictionary()?,
+                    false => Map::from_iter([("db", reader.value()?)]),
+                };
                 extra.insert("bookmarks", bookmarks);
                 Self::Route {
                     routing,
@@ -227,6 +233,7 @@ impl TransactionParameters {
             time,
             reads_only,
             impersonated: text(extra, "imp_user")?,
+            metadata: extra.get("tx_metadata").and_then(Value::as_map).cloned(),
             notifications: NotificationFilter::of(extra)?,
         })
     }

@@ -1,4 +1,4 @@
-//! Bolt 4.4 and 5.0 to 5.8 (without 5.5, which no server implements): the protocol of Neo4j's drivers.
+//! Bolt 4.1 to 4.4 and 5.0 to 5.8 (without 5.5, which no server implements): the protocol of Neo4j's drivers.
 //!
 //! A connection is an asynchronous task for I/O and timers ([`connection`]); messages are handled by a state machine
 //! that runs on a blocking thread while it has work ([`machine`]) and holds no thread otherwise: a slow reader holds
@@ -24,5 +24,9 @@ mod statement;
 pub mod structure;
 mod summary;
 
+pub(crate) use connection::authenticate;
 pub use connection::serve;
+pub(crate) use failure::Failure;
+pub(crate) use machine::bookmark;
 pub use message::{Kind, MESSAGES, Needs};
+pub(crate) use summary::all_notifications as notifications;

@@ -151,6 +151,13 @@ impl Statement {
             Source::Own(stream) => stream.class(),
             Source::Shared(cursor) => cursor.class(),
         };
+        let writes = matches!(class, StatementClass::Write | StatementClass::Schema);
+        if writes && access.is_administration() {
+            return Err(Failure::of_code(
+                "Neo.ClientError.Statement.NotSystemDatabaseError",
+                "the database `system` has no data: name another database",
+            ));
+        }
         span.text(&text);
         span.class(class.name());
         let has_written = match &source {

@@ -222,6 +222,11 @@ pub fn notifications(notices: &[Notice], text: &str, wanted: &NotificationFilter
     (!all.is_empty()).then(|| all.into())
 }
 
+/// All notices, in the form of versions before 5.6.
+pub fn all_notifications(notices: &[Notice], text: &str) -> Option<Value> {
+    notifications(notices, text, &NotificationFilter::default())
+}
+
 /// The status of a result and the notices that pass the client's filter, in the form of versions from 5.6 on, in the
 /// order no data, warnings, success, information.
 pub fn statuses(

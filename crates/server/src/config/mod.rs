@@ -216,6 +216,19 @@ pub struct Config {
     pub traces: Option<TraceOptions>,
     /// Threads that accept connections and serialise answers.
     pub threads: usize,
+    /// All settings as text.
+    pub settings: Vec<ShownSetting>,
+}
+
+/// A setting with its value.
+#[derive(Clone, Debug)]
+pub struct ShownSetting {
+    /// The setting.
+    pub setting: &'static Setting,
+    /// Its value.
+    pub value: String,
+    /// Whether it is set, rather than at its default.
+    pub is_set: bool,
 }
 
 /// What the audit log records.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Config, ConfigError, Layers, ServerLimits, TraceOptions,
+    Config, ConfigError, Layers, Origin, ServerLimits, ShownSetting, TraceOptions,
     parse::{Count, Ratio, Size, parse},
 };
 
@@ -300,7 +300,13 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
         feeds: count("limits.feeds")?,
         heartbeat: get(layers, "limits.heartbeat")?,
     };
+    let settings = layers.all().map(|(setting, value, origin)| ShownSetting {
+        setting,
+        value: value.to_owned(),
+        is_set: origin != Origin::Default,
+    });
     let config = Config {
+        settings: settings.collect(),
         tls,
         slow_query,
         traces,

@@ -1,6 +1,9 @@
 //! Base64 (RFC 4648): read in both alphabets, with or without padding; written for paths.
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use base64::{
+    Engine,
+    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
+};
 
 /// The bytes of a text.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
@@ -13,6 +16,11 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
 /// Encodes bytes for paths: without padding.
 pub fn encode(bytes: &[u8]) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Encodes bytes in the standard alphabet, with padding.
+pub fn encode_padded(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod outcome;
 mod page;
 mod proxy;
 mod query;
+mod query_api;
 mod replicate;
 pub(crate) mod reply;
 mod results;

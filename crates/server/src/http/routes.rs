@@ -1,8 +1,8 @@
 //! The table of all routes. Router, rights, description, metrics and the tests of rights use it.
 
 use super::{
-    admin, backups, changes, console, data, fields, files, graph, openapi, query, replicate,
-    results, riak,
+    admin, backups, changes, console, data, fields, files, graph, openapi, query, query_api,
+    replicate, results, riak,
     route::{BodyOf, Handler, Needs, Route},
     transfer, watching,
 };
@@ -95,6 +95,7 @@ pub static ROUTES: &[Route] = &[
     route!("GET" "/v1/databases/{db}/backups", Database(Role::Admin), backups::list, "databases", "Backups of the database", "", BodyOf::Nothing, &[(200, "Backups")]),
     route!("DELETE" "/v1/databases/{db}/backups/{backup}", Database(Role::Admin), backups::remove, "databases", "Removes all backups of a name, or a copy", "", BodyOf::Nothing, &[(204, "")]),
     route!("POST" "/v1/databases/{db}/query", Database(Role::Reader), query::query, "queries", "Runs a query; returns JSON, or lines with `Accept: application/jsonl`, or as columns with `Accept: application/vnd.apache.arrow.stream`", "", BodyOf::Schema("Query"), &[(200, "Result")]),
+    route!("POST" "/db/{db}/query/v2", Public, query_api::query, "neo4j", "Neo4j's Query API: runs a query; with a name and password (Basic) or a token", "", BodyOf::Schema("Object"), &[(202, "Object")]),
     route!("POST" "/v1/databases/{db}/tx", Database(Role::Reader), query::begin, "queries", "Begins a transaction that stays open between requests", "", BodyOf::Optional("Begin"), &[(201, "Transaction")]),
     route!("GET" "/v1/databases/{db}/tx/{transaction}", Database(Role::Reader), query::transaction_status, "queries", "The remaining time of a transaction; using it prolongs it", "", BodyOf::Nothing, &[(200, "Transaction")]),
     route!("POST" "/v1/databases/{db}/tx/{transaction}/query", Database(Role::Reader), query::query_in, "queries", "Runs a query in a transaction", "", BodyOf::Schema("Query"), &[(200, "Result")]),

@@ -102,30 +102,21 @@ impl Driver {
         let mut rows = Vec::new();
         loop {
             let message = self.message()?;
-            let mut reader = Reader::new(&message, 200, usize::MAX);
-            let (tag, count) = reader.head().expect("a structure");
-            let fields: Vec<Value> = (0..count)
-                .map(|_| reader.value().expect("a value"))
-                .collect();
-            let map = || fields[0].as_map().expect("a dictionary").clone();
-            let text = |name: &str| {
-                let map = map();
-                let text = map.get(name).and_then(Value::as_str);
-                text.map(str::to_owned)
-            };
-            let answer = match tag {
-                RECORD => {
-                    rows.push(fields[0].as_list().expect("a list").to_vec());
-                    continue;
-                }
-                0x70 => Answer::Success(map()),
-                0x7e => Answer::Ignored,
-                _ => Answer::Failure {
-                    code: text("code").or(text("neo4j_code")).expect("a code"),
-                    message: text("message").expect("a message"),
-                },
-            };
-            return Some((rows, answer));
+            if message.get(1) != Some(&RECORD) {
+                return Some((rows, answer_of(&message)));
+            }
+            let (_, fields) = fields_of(&message);
+            rows.push(fields[0].as_list().expect("a list").to_vec());
+        }
+    }
+
+    /// The summary after rows of any values: records are not read as parameters.
+    pub fn summary(&mut self) -> Option<Answer> {
+        loop {
+            let message = self.message()?;
+            if message.get(1) != Some(&RECORD) {
+                return Some(answer_of(&message));
+            }
         }
     }
 
@@ -198,6 +189,32 @@ impl Driver {
             Ok(count) => count == 0,
             Err(error) => !is_waiting(&error),
         }
+    }
+}
+
+/// The tag and the fields of a message.
+fn fields_of(message: &[u8]) -> (u8, Vec<Value>) {
+    let mut reader = Reader::new(message, 200, usize::MAX);
+    let (tag, count) = reader.head().expect("a structure");
+    let fields = (0..count).map(|_| reader.value().expect("a value"));
+    (tag, fields.collect())
+}
+
+fn answer_of(message: &[u8]) -> Answer {
+    let (tag, fields) = fields_of(message);
+    let map = || fields[0].as_map().expect("a dictionary").clone();
+    let text = |name: &str| {
+        let map = map();
+        let text = map.get(name).and_then(Value::as_str);
+        text.map(str::to_owned)
+    };
+    match tag {
+        0x70 => Answer::Success(map()),
+        0x7e => Answer::Ignored,
+        _ => Answer::Failure {
+            code: text("code").or(text("neo4j_code")).expect("a code"),
+            message: text("message").expect("a message"),
+        },
     }
 }
 

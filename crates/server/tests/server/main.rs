@@ -4,6 +4,7 @@ mod abuse;
 mod backups;
 mod bolt;
 mod bolt_abuse;
+mod compat_statements;
 mod conditions;
 mod data;
 mod driver;

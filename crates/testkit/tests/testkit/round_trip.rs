@@ -469,7 +469,11 @@ fn constraints_and_indexes_come_back() {
     well(folder, &["import", "copy", "all", "all.jsonl"]);
     let schema = |name: &str| {
         let db = Database::open(folder.join(name)).expect("a database");
-        let shown = ["SHOW CONSTRAINTS", "SHOW INDEXES"].map(|text| {
+        let shown = [
+            "SHOW CONSTRAINTS YIELD name, type, labelsOrTypes, properties, ownedIndex, propertyType",
+            "SHOW INDEXES YIELD name, state, labelsOrTypes, properties, owningConstraint, unique",
+        ];
+        let shown = shown.map(|text| {
             let rows = db.query(text).expect("rows").into_rows();
             let mut rows: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
             rows.sort();

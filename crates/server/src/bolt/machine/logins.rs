@@ -109,6 +109,9 @@ impl Machine {
     /// Fails if the right under which something was opened has been revoked.
     pub(super) fn check_right(&mut self, database: &str, class: StatementClass) -> Answered {
         let principal = self.principal()?;
+        if self.core.is_system(database) {
+            return Ok(());
+        }
         let role = principal.rights.on(database);
         if role.is_some_and(|role| role.class() >= class) {
             return Ok(());
@@ -129,7 +132,7 @@ impl Machine {
         let principal = self.principal()?;
         let home = database.is_none().then(|| self.core.home_of(&principal));
         let name = match (database, home.flatten()) {
-            (Some(name), _) => name.to_owned(),
+            (Some(name), _) => self.core.resolve(name, &principal).to_string(),
             (None, Some(name)) => name.to_string(),
             (None, None) => {
                 return Err(ServerError::Denied(format!(
@@ -175,6 +178,9 @@ impl Machine {
         }
         let access = self.access(on.database.as_deref(), None)?;
         check_bookmarks(&access, &on.bookmarks)?;
+        if let Some(metadata) = &on.metadata {
+            access.set_metadata(metadata);
+        }
         Ok(access)
     }
 }

@@ -4,6 +4,7 @@ use super::{
     transactions::{bookmark, expired, in_transaction},
     *,
 };
+use crate::use_clause::UseClause;
 
 impl Machine {
     pub(super) fn open_result(
@@ -17,9 +18,23 @@ impl Machine {
         if let Some(why) = self.expired.take() {
             return Err(why.into());
         }
+        let (database, text) = match UseClause::of(&text) {
+            Some(clause) => (Some(clause.database), clause.rest),
+            None => (None, text),
+        };
+        if let (Some(transaction), Some(name)) = (&self.transaction, &database) {
+            let own = transaction.database.clone();
+            self.check_database(&own, name)?;
+        }
         let mut statement = match self.transaction.take() {
             None => {
-                let access = self.access_on(on)?;
+                let access = match database {
+                    None => self.access_on(on)?,
+                    database => self.access_on(&TransactionParameters {
+                        database,
+                        ..on.clone()
+                    })?,
+                };
                 let terms = RunParameters {
                     reads_only: on.reads_only,
                     end: on.time.and_then(|time| began.checked_add(time)),
@@ -59,6 +74,18 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// Fails unless `USE name` names the database of the open transaction.
+    fn check_database(&mut self, own: &str, name: &str) -> Answered {
+        let principal = self.principal()?;
+        if *self.core.resolve(name, &principal) == *own {
+            return Ok(());
+        }
+        let message = format!(
+            "the transaction is on the database `{own}`, and a transaction has one database: begin another one for `{name}`"
+        );
+        Err(Failure::of_code("Neo.ClientError.Statement.ArgumentError", message).into())
     }
 
     /// Opens a result in a transaction.

@@ -16,6 +16,9 @@ impl Machine {
             Err(ServerError::TooMany { .. }) if self.may_wait() => return Err(MessageError::Busy),
             opened => opened?,
         };
+        if let Some(metadata) = &on.metadata {
+            *open.metadata().lock() = metadata.clone();
+        }
         let database = access.name().clone();
         self.success_on(out, &[], &database);
         self.transaction = Some(ExplicitTransaction {
@@ -86,7 +89,7 @@ pub(super) fn expired(failure: Failure) -> Failure {
 }
 
 /// `isomer:DATABASE:VERSION`.
-pub(super) fn bookmark(database: &str, version: u64) -> String {
+pub(crate) fn bookmark(database: &str, version: u64) -> String {
     format!("isomer:{database}:{version}")
 }
 

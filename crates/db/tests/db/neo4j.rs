@@ -1,0 +1,261 @@
+//! Procedures that Neo4j's libraries call, and the part of APOC: their rows and their effects.
+
+use isomer_db::{Database, Value, json};
+
+/// The rows of a query as JSON.
+fn rows(db: &Database, text: &str) -> Vec<String> {
+    let result = db
+        .query(text)
+        .unwrap_or_else(|error| panic!("{text}: {error}"));
+    let row = |row: &isomer_db::Row| {
+        let values: Value = row.values().iter().cloned().collect();
+        json::to_string(&values).expect("JSON")
+    };
+    result.rows().iter().map(row).collect()
+}
+
+fn check(db: &Database, cases: &[(&str, &[&str])]) {
+    for (text, expected) in cases {
+        assert_eq!(rows(db, text), *expected, "{text}");
+    }
+}
+
+fn shop() -> Database {
+    let db = Database::open_in_memory().expect("opened");
+    for text in [
+        "CREATE INDEX sku FOR (n:Item) ON (n.sku)",
+        "CREATE CONSTRAINT named FOR (n:Item) REQUIRE n.name IS NOT NULL",
+        "CREATE (:Item {sku: 1, name: 'pen'}), (:Item:Old {sku: 2, name: 'ink', tags: ['a']}), (:Shop {open: true})",
+        "MATCH (s:Shop), (i:Item) CREATE (s)-[:SELLS {price: 1.5}]->(i)",
+    ] {
+        db.query(text).expect(text);
+    }
+    db
+}
+
+#[test]
+fn drivers_ask_for_the_version_and_the_schema() {
+    check(
+        &shop(),
+        &[
+            (
+                "CALL dbms.components() YIELD name, versions, edition WHERE name = 'Neo4j Kernel' \
+                 UNWIND versions AS version RETURN name, edition, version",
+                &["[\"Neo4j Kernel\",\"community\",\"5.26.0\"]"],
+            ),
+            ("CALL db.ping()", &["[true]"]),
+            (
+                "CALL db.labels() YIELD label RETURN collect(label)",
+                &["[[\"Item\",\"Old\",\"Shop\"]]"],
+            ),
+            ("CALL db.relationshipTypes()", &["[\"SELLS\"]"]),
+            (
+                "CALL db.propertyKeys() YIELD propertyKey WITH propertyKey ORDER BY propertyKey \
+                 RETURN collect(propertyKey)",
+                &["[[\"name\",\"open\",\"price\",\"sku\",\"tags\"]]"],
+            ),
+            (
+                "CALL db.schema.nodeTypeProperties() YIELD nodeType, propertyName, propertyTypes, mandatory",
+                &[
+                    "[\":`Item`\",\"name\",[\"String\"],true]",
+                    "[\":`Item`\",\"sku\",[\"Long\"],false]",
+                    "[\":`Item`:`Old`\",\"name\",[\"String\"],true]",
+                    "[\":`Item`:`Old`\",\"sku\",[\"Long\"],false]",
+                    "[\":`Item`:`Old`\",\"tags\",[\"StringArray\"],false]",
+                    "[\":`Shop`\",\"open\",[\"Boolean\"],false]",
+                ],
+            ),
+            (
+                "CALL db.schema.relTypeProperties()",
+                &["[\":`SELLS`\",\"price\",[\"Double\"],false]"],
+            ),
+            (
+                "CALL db.schema.visualization() YIELD nodes, relationships \
+                 RETURN [n IN nodes | n.name] AS n, [r IN relationships | r.start + r.name + r.end] AS r",
+                &["[[\"Item\",\"Old\",\"Shop\"],[\"ShopSELLSItem\",\"ShopSELLSOld\"]]"],
+            ),
+        ],
+    );
+}
+
+/// What only a server knows is refused in a program.
+#[test]
+fn a_program_has_no_databases_or_users_to_list() {
+    let db = shop();
+    for text in [
+        "SHOW DATABASES",
+        "SHOW USERS",
+        "SHOW CURRENT USER",
+        "SHOW SETTINGS",
+        "CALL dbms.listConfig()",
+        "CALL tx.setMetaData({a: 1})",
+    ] {
+        let error = db.query(text).expect_err(text);
+        assert_eq!(error.kind(), isomer_db::ErrorKind::Unsupported, "{text}");
+    }
+    assert_eq!(
+        rows(&db, "SHOW TRANSACTIONS YIELD database, status"),
+        ["[null,\"Running\"]"]
+    );
+    let ended = "TERMINATE TRANSACTION 'db-transaction-0' YIELD message RETURN message";
+    assert_eq!(rows(&db, ended), ["[\"Transaction not found.\"]"]);
+}
+
+#[test]
+fn records_are_made_of_values() {
+    let db = shop();
+    check(
+        &db,
+        &[
+            (
+                "CALL apoc.create.node(['A', 'B'], {x: 1}) YIELD node RETURN labels(node), node.x",
+                &["[[\"A\",\"B\"],1]"],
+            ),
+            (
+                "CALL apoc.create.nodes(['A'], [{x: 2}, {x: 3}]) YIELD node RETURN node.x",
+                &["[2]", "[3]"],
+            ),
+            (
+                "MATCH (a:A {x: 2}), (b:A {x: 3}) CALL apoc.create.relationship(a, 'TO', {y: 1}, b) YIELD rel \
+                 RETURN type(rel), rel.y, startNode(rel).x",
+                &["[\"TO\",1,2]"],
+            ),
+            (
+                "MATCH (a:A {x: 2}) CALL apoc.create.addLabels(a, ['C']) YIELD node RETURN labels(node)",
+                &["[[\"A\",\"C\"]]"],
+            ),
+            (
+                "MATCH (a:A {x: 2}) CALL apoc.create.setLabels([a], ['A', 'D']) YIELD node RETURN labels(node)",
+                &["[[\"A\",\"D\"]]"],
+            ),
+            (
+                "MATCH (a:D) CALL apoc.create.removeLabels(a, ['D']) YIELD node RETURN labels(node)",
+                &["[[\"A\"]]"],
+            ),
+            (
+                "MATCH (a:A {x: 2}) CALL apoc.create.setProperty(a, 'z', 9) YIELD node RETURN node.z",
+                &["[9]"],
+            ),
+            (
+                "MATCH (a:A {x: 2}) CALL apoc.create.setProperties(a, ['z', 'w'], [null, 1]) YIELD node \
+                 RETURN node.z, node.w",
+                &["[null,1]"],
+            ),
+            (
+                "MATCH (a:A {x: 2}) CALL db.create.setNodeVectorProperty(a, 'v', [1, 2.5]) RETURN a.v",
+                &["[[1.0,2.5]]"],
+            ),
+            ("MATCH (n:A) RETURN count(n)", &["[3]"]),
+        ],
+    );
+    let made =
+        db.query("CALL apoc.create.node(['A', 'B'], {x: 1, y: null}) YIELD node RETURN node");
+    let made = *made.expect("created").counters();
+    assert_eq!(
+        (made.nodes_created, made.labels_added, made.properties_set),
+        (1, 2, 1)
+    );
+    // A scan does not see what the procedure creates for earlier rows.
+    let copied = "MATCH (a:A) CALL apoc.create.node(['A'], {x: a.x}) YIELD node RETURN count(node)";
+    assert_eq!(rows(&db, copied), ["[4]"]);
+    for text in [
+        "CALL apoc.create.node([''], {}) YIELD node RETURN node",
+        "CALL apoc.create.addLabels([1], ['A']) YIELD node RETURN node",
+        "MATCH (a:A {x: 2}) CALL db.create.setNodeVectorProperty(a, 'v', ['x']) RETURN a.v",
+    ] {
+        assert!(db.query(text).is_err(), "{text}");
+    }
+}
+
+/// A second merge with the same identity finds the first: by `_key`, by an index, and without one.
+#[test]
+fn merges_find_what_they_made() {
+    let db = shop();
+    for (identity, label) in [
+        ("_key: 'k'", "Plain"),
+        ("sku: 7, name: 'x'", "Item"),
+        ("y: 1", "Plain"),
+    ] {
+        let merge = format!(
+            "CALL apoc.merge.node(['{label}'], {{{identity}}}, {{made: 1}}, {{found: 1}}) YIELD node \
+             RETURN node.made, node.found"
+        );
+        assert_eq!(rows(&db, &merge), ["[1,null]"], "{merge}");
+        assert_eq!(rows(&db, &merge), ["[1,1]"], "{merge}");
+    }
+    let merge = "MATCH (a:Plain {y: 1}), (b:Item {sku: 7}) \
+                 CALL apoc.merge.relationship(a, 'TO', {id: 1}, {made: 1}, b, {found: 1}) YIELD rel \
+                 RETURN type(rel), rel.id, rel.made, rel.found";
+    assert_eq!(rows(&db, merge), ["[\"TO\",1,1,null]"]);
+    assert_eq!(rows(&db, merge), ["[\"TO\",1,1,1]"]);
+    assert_eq!(rows(&db, "MATCH ()-[r:TO]->() RETURN count(r)"), ["[1]"]);
+    let null = "CALL apoc.merge.node(['A'], {x: null}) YIELD node RETURN node";
+    assert!(db.query(null).is_err());
+}
+
+#[test]
+fn the_schema_of_the_data_is_described() {
+    check(
+        &shop(),
+        &[
+            (
+                "CALL apoc.meta.data() YIELD label, other, elementType, type, property \
+                 WHERE NOT type = 'RELATIONSHIP' AND elementType = 'node' \
+                 WITH label, property, type ORDER BY label, property \
+                 RETURN label, collect(property + ':' + type) AS properties ORDER BY label",
+                &[
+                    "[\"Item\",[\"name:STRING\",\"sku:INTEGER\",\"tags:LIST\"]]",
+                    "[\"Old\",[\"name:STRING\",\"sku:INTEGER\",\"tags:LIST\"]]",
+                    "[\"Shop\",[\"open:BOOLEAN\"]]",
+                ],
+            ),
+            (
+                "CALL apoc.meta.data({sample: -1}) YIELD label, other, elementType, type, property, count \
+                 WHERE type = 'RELATIONSHIP' AND elementType = 'node' RETURN label, property, count, other",
+                &["[\"Shop\",\"SELLS\",2,[\"Item\",\"Old\"]]"],
+            ),
+            (
+                "CALL apoc.meta.data() YIELD label, elementType, property, type \
+                 WHERE elementType = 'relationship' RETURN label, property, type",
+                &["[\"SELLS\",\"price\",\"FLOAT\"]"],
+            ),
+            (
+                "CALL apoc.meta.schema() YIELD value RETURN value.Item.properties.sku.indexed AS i, \
+                 value.Item.properties.name.existence AS e, value.Shop.relationships.SELLS.direction AS d, \
+                 value.SELLS.count AS c",
+                &["[true,true,\"out\",2]"],
+            ),
+            (
+                "CALL apoc.meta.stats() YIELD labels, relTypes, nodeCount, relCount \
+                 RETURN labels.Item, relTypes['(:Shop)-[:SELLS]->()'], nodeCount, relCount",
+                &["[2,2,3,2]"],
+            ),
+        ],
+    );
+    assert!(shop().query("CALL apoc.meta.data({sample: 0})").is_err());
+}
+
+#[test]
+fn language_around_queries() {
+    let db = shop();
+    check(
+        &db,
+        &[
+            ("CYPHER 5 MATCH (n:Item) RETURN count(n)", &["[2]"]),
+            ("MATCH (n:Item) FINISH", &[]),
+            ("INSERT (:New {x: 1})-[:TO]->(:New {x: 2}) FINISH", &[]),
+            ("MATCH (n:New) RETURN count(n)", &["[2]"]),
+            ("RETURN trim(BOTH 'x' FROM 'xax') AS t", &["[\"a\"]"]),
+            (
+                "CALL apoc.util.validate(false, 'no', []) RETURN 1",
+                &["[1]"],
+            ),
+        ],
+    );
+    let refused = db.query("CALL apoc.util.validate(true, 'not %s', ['ok'])");
+    let refused = refused.expect_err("the predicate holds").to_string();
+    assert!(refused.contains("not ok"), "{refused}");
+    let read = isomer_db::QueryOptions::new().allow(isomer_db::StatementClass::Read);
+    let finished = isomer_db::Query::new("MATCH (n:Item) FINISH").options(&read);
+    assert!(db.query(finished).expect("it reads").is_empty());
+}

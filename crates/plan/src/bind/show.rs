@@ -1,0 +1,220 @@
+//! `SHOW`: a listing, restricted, filtered, and then projected like the rows of a query.
+
+use std::sync::Arc;
+
+use isomer_cypher::ast::{self, Clause, IndexType, ShowOnly, ShownRule, YieldItems};
+use isomer_value::Value;
+
+use super::projection::ProjectionClause;
+use super::query::Column;
+use super::scope::Variable;
+use super::{Binder, Result};
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind, SlotId};
+use crate::logical::{LogicalStep, conjuncts};
+use crate::schema::ShowKind;
+
+/// The steps and the columns of a `SHOW`.
+pub(crate) fn show_objects<'a>(
+    binder: &mut Binder<'a>,
+    show: &'a ast::Show,
+) -> Result<(Vec<LogicalStep>, Vec<Column>)> {
+    let kind = show_kind(show.kind);
+    let fields = kind.fields();
+    let slots: Vec<SlotId> = fields
+        .iter()
+        .map(|field| binder.arena.slot(*field, Kind::Any))
+        .collect();
+    let columns = yielded(show, kind, &slots)?;
+    // A condition without `YIELD` may use every column.
+    let in_scope = match &show.yields {
+        Some(yields) if yields.items == YieldItems::Default => all_columns(kind, &slots),
+        _ => columns.clone(),
+    };
+    for column in in_scope {
+        let variable = Variable {
+            slot: column.slot,
+            kind: Kind::Any,
+        };
+        binder.frame().scope.set(column.name, variable);
+    }
+    let restrictions = restrictions(binder, show, kind, &slots)?;
+    let mut steps = vec![LogicalStep::Show { show: kind, slots }];
+    if !restrictions.is_empty() {
+        steps.push(LogicalStep::Filter(restrictions));
+    }
+    if let Some(condition) = show
+        .yields
+        .as_ref()
+        .and_then(|given| given.predicate.as_ref())
+    {
+        let mut terms = Vec::new();
+        conjuncts(binder.bind_condition(condition)?, &mut terms);
+        steps.push(LogicalStep::Filter(terms));
+    }
+    let columns = project(binder, &show.then, columns, &mut steps)?;
+    Ok((steps, columns))
+}
+
+fn all_columns(kind: ShowKind, slots: &[SlotId]) -> Vec<Column> {
+    let columns = kind.fields().iter().zip(slots);
+    columns
+        .map(|(name, slot)| Column {
+            name: Arc::from(*name),
+            slot: *slot,
+            kind: Kind::Any,
+        })
+        .collect()
+}
+
+/// The columns that `YIELD` names, or the default ones.
+fn yielded(show: &ast::Show, kind: ShowKind, slots: &[SlotId]) -> Result<Vec<Column>> {
+    let mut all = all_columns(kind, slots);
+    match show.yields.as_ref().map(|given| &given.items) {
+        Some(YieldItems::Named(items)) => items
+            .iter()
+            .map(|item| {
+                let found = all.iter().find(|column| *column.name == *item.column.name);
+                let column = found.ok_or_else(|| no_column(item, kind.fields()))?;
+                Ok(Column {
+                    name: item.variable().name.clone(),
+                    ..column.clone()
+                })
+            })
+            .collect(),
+        Some(YieldItems::Star) => Ok(all),
+        Some(YieldItems::Default | YieldItems::Nothing) | None => {
+            all.truncate(kind.default_fields());
+            Ok(all)
+        }
+    }
+}
+
+/// Binds what follows `YIELD`. `RETURN *` keeps the order of the yielded columns.
+fn project<'a>(
+    binder: &mut Binder<'a>,
+    then: &'a [Clause],
+    mut columns: Vec<Column>,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<Vec<Column>> {
+    for clause in then {
+        let Clause::Return(clause) = clause else {
+            binder.bind_clause(clause, steps)?;
+            for column in &mut columns {
+                if let Some(variable) = binder.frame().scope.get(&column.name) {
+                    column.slot = variable.slot;
+                }
+            }
+            continue;
+        };
+        let projection = &clause.projection;
+        let mut returned =
+            binder.bind_projection(projection, None, ProjectionClause::Return, steps)?;
+        if projection.star {
+            let position = |column: &Column| {
+                let mut names = columns.iter().map(|yielded| &yielded.name);
+                names.position(|name| *name == column.name)
+            };
+            returned.sort_by_key(|column| position(column).unwrap_or(usize::MAX));
+        }
+        return Ok(returned);
+    }
+    Ok(columns)
+}
+
+/// The conditions that words and names before `YIELD` stand for.
+fn restrictions<'a>(
+    binder: &mut Binder<'a>,
+    show: &'a ast::Show,
+    kind: ShowKind,
+    slots: &[SlotId],
+) -> Result<Vec<Expr>> {
+    let slot = |field: &str| {
+        let mut fields = kind.fields().iter();
+        fields
+            .position(|name| *name == field)
+            .map(|at| slots[at])
+            .ok_or_else(|| PlanError::syntax("UndefinedVariable", field.to_owned(), show.span))
+    };
+    let any_of = |slot: SlotId, values: Vec<Expr>| Expr::In {
+        item: Box::new(Expr::Slot(slot)),
+        list: Box::new(Expr::List(values)),
+    };
+    let mut found = Vec::new();
+    if let Some(only) = show.only {
+        let (field, values) = restriction(only);
+        let values = values.into_iter().map(Expr::Const).collect();
+        found.push(any_of(slot(field)?, values));
+    }
+    if !show.names.is_empty() {
+        let names = show.names.iter().map(|name| binder.bind_constant(name));
+        let names = names.collect::<Result<Vec<_>>>()?;
+        found.push(any_of(slot(kind.name_field())?, names));
+    }
+    Ok(found)
+}
+
+/// The column that a restriction compares, and its values. Which types of indexes exist decides the executor.
+fn restriction(only: ShowOnly) -> (&'static str, Vec<Value>) {
+    let of_nodes_and_relationships = |node: &str, relationship: &str, of_nodes: Option<bool>| {
+        let mut types = Vec::new();
+        if of_nodes != Some(false) {
+            types.push(Value::from(node));
+        }
+        if of_nodes != Some(true) {
+            types.push(Value::from(relationship));
+        }
+        types
+    };
+    match only {
+        ShowOnly::Indexes(kind) => ("type", vec![kind_word(kind)]),
+        ShowOnly::BuiltIn(is_built_in) => ("isBuiltIn", vec![Value::Bool(is_built_in)]),
+        ShowOnly::Constraints(rule, of_nodes) => {
+            let (node, relationship) = match rule {
+                ShownRule::Unique => ("UNIQUENESS", "RELATIONSHIP_UNIQUENESS"),
+                ShownRule::Key => ("NODE_KEY", "RELATIONSHIP_KEY"),
+                ShownRule::Existence => {
+                    ("NODE_PROPERTY_EXISTENCE", "RELATIONSHIP_PROPERTY_EXISTENCE")
+                }
+                ShownRule::PropertyType => ("NODE_PROPERTY_TYPE", "RELATIONSHIP_PROPERTY_TYPE"),
+            };
+            let types = of_nodes_and_relationships(node, relationship, of_nodes);
+            ("type", types)
+        }
+    }
+}
+
+fn kind_word(kind: IndexType) -> Value {
+    kind.word().into()
+}
+
+fn no_column(item: &ast::YieldItem, fields: &[&str]) -> PlanError {
+    PlanError::syntax(
+        "UndefinedVariable",
+        format!("there is no column `{}` to be shown", item.column.name),
+        item.column.span,
+    )
+    .with_near(&item.column.name, fields.iter().copied())
+}
+
+fn show_kind(kind: ast::ShowKind) -> ShowKind {
+    match kind {
+        ast::ShowKind::Indexes => ShowKind::Indexes,
+        ast::ShowKind::Constraints => ShowKind::Constraints,
+        ast::ShowKind::Labels => ShowKind::Labels,
+        ast::ShowKind::Types => ShowKind::Types,
+        ast::ShowKind::Properties => ShowKind::Properties,
+        ast::ShowKind::Buckets => ShowKind::Buckets,
+        ast::ShowKind::Conflicts => ShowKind::Conflicts,
+        ast::ShowKind::Queries => ShowKind::Queries,
+        ast::ShowKind::Functions => ShowKind::Functions,
+        ast::ShowKind::Procedures => ShowKind::Procedures,
+        ast::ShowKind::Databases => ShowKind::Databases,
+        ast::ShowKind::DefaultDatabase => ShowKind::DefaultDatabase,
+        ast::ShowKind::HomeDatabase => ShowKind::HomeDatabase,
+        ast::ShowKind::Users => ShowKind::Users,
+        ast::ShowKind::CurrentUser => ShowKind::CurrentUser,
+        ast::ShowKind::Settings => ShowKind::Settings,
+        ast::ShowKind::Transactions => ShowKind::Transactions,
+    }
+}

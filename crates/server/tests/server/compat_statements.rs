@@ -1,0 +1,376 @@
+//! The statements that public libraries and tools send, against what Neo4j 5.26 Community answers to them.
+//!
+//! The list is outside of the repository, in `../shared/compat/statements.tsv`; without it, the test says so and ends.
+//! `cargo test -p isomer-server --test server compat_statements -- --nocapture` prints every difference.
+
+use std::path::Path;
+
+use isomer_db::{Map, Value, params};
+
+use crate::{
+    driver::{Answer, Driver, PULL, RUN},
+    support::Server,
+};
+
+/// Statements that Neo4j accepts and this server does. A statement more is a success: raise the number.
+const ACCEPTED: usize = 98;
+/// Those of them whose columns have the same names in the same order. `YIELD *` of indexes and constraints has more.
+const SAME_COLUMNS: usize = 96;
+
+/// A line of the list.
+struct Statement {
+    text: String,
+    /// The columns of Neo4j's result as the list writes them; none if Neo4j refuses the statement.
+    columns: Option<String>,
+}
+
+fn statements(list: &str) -> Vec<Statement> {
+    let lines = list.lines().filter(|line| !line.starts_with('#')).skip(1);
+    lines
+        .filter_map(|line| {
+            let mut fields = line.split('\t');
+            let text = fields.next()?.to_owned();
+            let accepted = fields.next()? == "ok";
+            let columns = fields.next().unwrap_or_default().to_owned();
+            Some(Statement {
+                text,
+                columns: accepted.then_some(columns),
+            })
+        })
+        .collect()
+}
+
+/// The columns in the notation of the list, or the error.
+fn answer(driver: &mut Driver, statement: &str) -> Result<String, String> {
+    let parameters = params! {
+        "l" => "A",
+        "ls" => vec![Value::from("A")],
+        "k" => "z",
+        "t" => "R",
+        "name" => "nm",
+    };
+    let on = params! { "db" => "people" };
+    let fields = [statement.into(), parameters.into(), on.into()];
+    driver.send(RUN, &fields);
+    driver.send(PULL, &[params! { "n" => -1 }.into()]);
+    let run = driver.summary().expect("an answer");
+    let pull = driver.summary().expect("an answer");
+    let columns = match (run, pull) {
+        (Answer::Success(about), Answer::Success(_)) => about,
+        (Answer::Failure { code, message }, _) | (_, Answer::Failure { code, message }) => {
+            driver.reset();
+            return Err(format!("{code}: {message}"));
+        }
+        (run, pull) => panic!("{statement}: {run:?}, {pull:?}"),
+    };
+    let fields = columns.get("fields").and_then(Value::as_list);
+    let fields = fields.unwrap_or_default().iter();
+    let quoted = fields.map(|field| {
+        let field = field.as_str().unwrap_or_default();
+        match field.contains('\'') {
+            true => format!("\"{field}\""),
+            false => format!("'{field}'"),
+        }
+    });
+    Ok(format!("[{}]", quoted.collect::<Vec<_>>().join(", ")))
+}
+
+#[test]
+fn statements_of_libraries_are_accepted() {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let Ok(list) = std::fs::read_to_string(shared.join("compat/statements.tsv")) else {
+        println!("skipped: there is no ../shared/compat/statements.tsv");
+        return;
+    };
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    let (mut accepted, mut same, mut of_neo4j) = (0, 0, 0);
+    for statement in statements(&list) {
+        let Some(expected) = &statement.columns else {
+            continue;
+        };
+        of_neo4j += 1;
+        match answer(&mut driver, &statement.text) {
+            Err(error) => println!("refused: {}\n    {error}", statement.text),
+            Ok(columns) => {
+                accepted += 1;
+                // Some columns of the list are cut.
+                if columns.starts_with(expected.as_str()) {
+                    same += 1;
+                } else {
+                    println!("columns: {}\n    {columns}\n    {expected}", statement.text);
+                }
+            }
+        }
+    }
+    println!("{accepted} of {of_neo4j} statements accepted, {same} with the same columns");
+    assert!(accepted >= ACCEPTED, "{accepted} accepted");
+    assert!(same >= SAME_COLUMNS, "{same} with the same columns");
+}
+
+fn rows(driver: &mut Driver, database: &str, statement: &str) -> Vec<Vec<Value>> {
+    let (rows, answer) = driver.run(statement, params! { "db" => database });
+    assert!(
+        matches!(answer, Answer::Success(_)),
+        "{statement}: {answer:?}"
+    );
+    rows
+}
+
+#[test]
+fn the_server_lists_its_databases_users_and_settings() {
+    let server = Server::new();
+    server.user("ada", "{\"people\":\"reader\"}");
+    let mut admin = Driver::of(&server, "admin");
+    let mut reader = Driver::of(&server, "ada");
+    let text = |text: &str| Value::from(text);
+
+    let names = "SHOW DATABASES YIELD name, home ORDER BY name RETURN collect(name) AS names";
+    assert_eq!(
+        rows(&mut admin, "people", names),
+        [[vec![text("other"), text("people"), text("system")].into()]]
+    );
+    assert_eq!(
+        rows(&mut reader, "people", names),
+        [[vec![text("people"), text("system")].into()]]
+    );
+    let one = "SHOW DATABASE people YIELD name, type, aliases, currentStatus, home";
+    assert_eq!(
+        rows(&mut reader, "system", one),
+        [[
+            text("people"),
+            text("standard"),
+            vec![text("neo4j")].into(),
+            text("online"),
+            true.into()
+        ]]
+    );
+    let current = "SHOW CURRENT USER YIELD user, roles, home";
+    let roles: Value = vec![text("reader on people")].into();
+    assert_eq!(
+        rows(&mut reader, "people", current),
+        [[text("ada"), roles, text("people")]]
+    );
+    let users = "SHOW USERS YIELD user RETURN count(*) AS n";
+    assert_eq!(rows(&mut admin, "people", users), [[Value::Int(2)]]);
+    let refused = reader.run(users, params! { "db" => "people" }).1;
+    assert_eq!(refused.code(), "Neo.ClientError.Security.Forbidden");
+    reader.reset();
+    let setting = "SHOW SETTINGS 'limits.users' , 'listen' YIELD name, isDynamic";
+    assert_eq!(
+        rows(&mut admin, "people", setting),
+        [[text("listen"), false.into()]]
+    );
+    let config = "CALL dbms.listConfig('LISTEN') YIELD name RETURN name";
+    assert_eq!(rows(&mut admin, "people", config), [[text("listen")]]);
+    let info = "CALL db.info() YIELD name RETURN name";
+    assert_eq!(rows(&mut reader, "people", info), [[text("people")]]);
+}
+
+#[test]
+fn neo4j_is_the_default_database_and_system_has_no_data() {
+    let server = Server::new();
+    server.user("ada", "{\"people\":\"editor\"}");
+    let mut driver = Driver::of(&server, "ada");
+    rows(&mut driver, "people", "CREATE (:A)");
+    let count = "MATCH (n) RETURN count(n) AS n";
+    assert_eq!(rows(&mut driver, "neo4j", count), [[Value::Int(1)]]);
+    assert_eq!(rows(&mut driver, "system", count), [[Value::Int(0)]]);
+    let written = driver.run("CREATE (:A)", params! { "db" => "system" }).1;
+    assert_ne!(written.code(), "success");
+    driver.reset();
+    // `USE` names the database of a statement.
+    assert_eq!(
+        rows(
+            &mut driver,
+            "system",
+            "USE people MATCH (n) RETURN count(n) AS n"
+        ),
+        [[Value::Int(1)]]
+    );
+    driver
+        .ask(crate::driver::BEGIN, &[params! { "db" => "people" }.into()])
+        .success();
+    let own = driver.run("USE neo4j RETURN 1", Map::new()).1;
+    assert_eq!(own.code(), "success", "{own:?}");
+    let other = driver.run("USE system RETURN 1", Map::new()).1;
+    assert_eq!(other.code(), "Neo.ClientError.Statement.ArgumentError");
+    driver.reset();
+    // An administrator of the server may use every class of statements there, and still write nothing.
+    let mut admin = Driver::of(&server, "admin");
+    let written = admin.run("CREATE (:A)", params! { "db" => "system" }).1;
+    assert_eq!(
+        written.code(),
+        "Neo.ClientError.Statement.NotSystemDatabaseError"
+    );
+    admin.reset();
+    assert_eq!(rows(&mut admin, "system", count), [[Value::Int(0)]]);
+}
+
+#[test]
+fn transactions_are_listed_ended_and_have_metadata() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    let shown = "SHOW TRANSACTIONS YIELD database, currentQuery, status \
+                 WHERE currentQuery STARTS WITH 'SHOW' RETURN database, status";
+    assert_eq!(
+        rows(&mut driver, "people", shown),
+        [[Value::from("people"), Value::from("Running")]]
+    );
+    let ended = "TERMINATE TRANSACTIONS 'db-transaction-99999', 'x' YIELD transactionId, message";
+    assert_eq!(
+        rows(&mut driver, "people", ended),
+        [
+            [
+                Value::from("db-transaction-99999"),
+                Value::from("Transaction not found.")
+            ],
+            [Value::from("x"), Value::from("Transaction not found.")],
+        ]
+    );
+    // Of the message that begins a transaction, and set later.
+    let mut begin: Map = params! { "db" => "people" };
+    begin.insert("tx_metadata", params! { "app" => "shop" }.into());
+    driver.ask(crate::driver::BEGIN, &[begin.into()]).success();
+    let get = "CALL tx.getMetaData()";
+    let app = |name: &str| -> Value { params! { "app" => name }.into() };
+    assert_eq!(driver.run(get, Map::new()).0, [[app("shop")]]);
+    driver.run("CALL tx.setMetaData({app: 'till'})", Map::new());
+    assert_eq!(driver.run(get, Map::new()).0, [[app("till")]]);
+    driver.ask(crate::driver::ROLLBACK, &[]).success();
+    assert_eq!(
+        rows(&mut driver, "people", get),
+        [[Value::from(Map::new())]]
+    );
+}
+
+#[test]
+fn older_versions_of_the_protocol_are_spoken() {
+    let server = Server::new();
+    for minor in 1..=4 {
+        let mut driver = Driver::connect(server.bolt_address(), (4, minor));
+        let hello = params! {
+            "user_agent" => "test/1.0",
+            "scheme" => "basic",
+            "principal" => "admin",
+            "credentials" => crate::support::PASSWORD,
+        };
+        driver.ask(crate::driver::HELLO, &[hello.into()]).success();
+        let (rows, answer) = driver.run("RETURN 1", params! { "db" => "people" });
+        assert_eq!(rows, [[Value::Int(1)]], "{answer:?}");
+        if minor == 3 {
+            // The database is a field of its own.
+            let fields = [Map::new().into(), Value::empty_list(), "people".into()];
+            let table = driver.ask(crate::driver::ROUTE, &fields).success();
+            assert!(table.get("rt").is_some(), "{table:?}");
+        }
+        let routes = "CALL dbms.routing.getRoutingTable($context, $database)";
+        let parameters = params! {
+            "context" => params! { "address" => "localhost:7687" },
+            "database" => "people",
+        };
+        let on = params! { "db" => "system" };
+        let (rows, answer) = driver.run_with(routes, parameters, on);
+        assert_eq!(rows.len(), 1, "{answer:?}");
+        assert_eq!(rows[0][0], Value::Int(300));
+    }
+}
+
+/// Neo4j's HTTP interface: name and password, its form of values, and of errors.
+#[test]
+fn the_query_api_answers_clients_without_bolt() {
+    use serde_json::{Value as Json, json};
+
+    let server = Server::new();
+    server.user("ada", "{\"people\":\"reader\"}");
+    let client = crate::support::Client::at(server.address());
+    let basic = |name: &str| {
+        let pair = format!("{name}:{}", crate::support::PASSWORD);
+        format!("Basic {}", base64_of(pair.as_bytes()))
+    };
+    let ask = |name: &str, database: &str, body: Json| {
+        let path = format!("/db/{database}/query/v2");
+        let client = client.with("authorization", &basic(name));
+        let answer = client.json("POST", &path, &body.to_string());
+        (answer.status, answer.value())
+    };
+    let create = json!({
+        "statement": "CREATE (a:A {d: date('2024-01-02'), p: point({x: 1, y: 2})})-[r:R {n: $n}]->(b:B) \
+                      RETURN a, r, 1.5 AS f, duration('P1D') AS d",
+        "parameters": {"n": 7},
+        "includeCounters": true,
+    });
+    let (status, created) = ask("admin", "people", create.clone());
+    assert_eq!(status, 202, "{created}");
+    assert_eq!(created["data"]["fields"], json!(["a", "r", "f", "d"]));
+    let row = &created["data"]["values"][0];
+    assert_eq!(row[0]["labels"], json!(["A"]));
+    let properties = json!({"d": "2024-01-02", "p": "SRID=7203;POINT (1.0 2.0)"});
+    assert_eq!(row[0]["properties"], properties);
+    assert_eq!(row[1]["type"], "R");
+    assert_eq!(row[1]["properties"], json!({"n": 7}));
+    assert_eq!(row[1]["startNodeElementId"], row[0]["elementId"]);
+    assert_eq!((&row[2], &row[3]), (&json!(1.5), &json!("P1D")));
+    assert_eq!(created["counters"]["nodesCreated"], 2);
+    assert!(created["bookmarks"][0].is_string());
+    let count = json!({"statement": "MATCH (n) RETURN count(n) AS n"});
+    let (status, counted) = ask("ada", "neo4j", count.clone());
+    assert_eq!((status, &counted["data"]["values"]), (202, &json!([[2]])));
+    for (name, database, body, status, code) in [
+        (
+            "ada",
+            "people",
+            &create,
+            403,
+            "Neo.ClientError.Security.Forbidden",
+        ),
+        (
+            "ada",
+            "other",
+            &count,
+            403,
+            "Neo.ClientError.Security.Forbidden",
+        ),
+        (
+            "eve",
+            "people",
+            &count,
+            401,
+            "Neo.ClientError.Security.Unauthorized",
+        ),
+        (
+            "ada",
+            "people",
+            &json!({"statement": "RETURN"}),
+            400,
+            "Neo.ClientError.Statement.SyntaxError",
+        ),
+    ] {
+        let (found, answer) = ask(name, database, body.clone());
+        assert_eq!(found, status, "{name} on {database}: {answer}");
+        assert_eq!(answer["errors"][0]["code"], code, "{answer}");
+    }
+    let mut reads = create;
+    reads["accessMode"] = "READ".into();
+    assert_eq!(ask("admin", "people", reads).0, 403);
+    let used = json!({"statement": "USE people MATCH (n:A) RETURN count(n) AS n"});
+    assert_eq!(ask("ada", "system", used).1["data"]["values"], json!([[1]]));
+    let (status, _) = ask("admin", "system", json!({"statement": "CREATE (:A)"}));
+    assert_eq!(status, 403);
+}
+
+fn base64_of(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let at = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..4 {
+            text.push(match digit <= chunk.len() {
+                true => char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize]),
+                false => '=',
+            });
+        }
+    }
+    text
+}
