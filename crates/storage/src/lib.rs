@@ -29,7 +29,7 @@ mod tree;
 mod view;
 mod write_set;
 
-pub use backend::{Backend, Commit, Pairs};
+pub use backend::{Backend, Commit, LogPoint, Pairs};
 pub use budget::{
     Memory, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES, machine_bytes,
 };
