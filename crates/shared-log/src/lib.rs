@@ -25,7 +25,7 @@
 //!
 //! [`DirectoryLog`] and [`DirectoryBlobs`] are for the processes of one machine, in a folder of a local disk.
 //! [`MemoryLog`] and [`MemoryBlobs`] are for tests, with injected faults ([`Faults`], [`Hook`]); [`conformance`] has
-//! the scripts that every implementation must pass. No database uses this crate yet.
+//! the scripts that every implementation must pass.
 
 mod blobs;
 pub mod conformance;

@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
 };
@@ -23,7 +23,7 @@ use super::{
     segment::{Cursor, Segment, lost},
     segments::{self, Segments},
 };
-use crate::{Append, LogError, LogId, Position};
+use crate::{Append, LogError, LogId, Position, log::is_stopped};
 
 /// More patience is none: it can be added to any moment.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -359,16 +359,31 @@ impl Appending {
         recovery::remove_trimmed(&self.segments, &manifest)
     }
 
-    pub(super) fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+    pub(super) fn wait(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError> {
         let mut outcome = self.glance();
         let mut is_over = || {
             outcome = self.glance();
-            outcome
-                .as_ref()
-                .map_or(true, |state| state.tail.position > seen)
+            let state = outcome.as_ref();
+            state.map_or(true, |state| state.tail.position > seen) || is_stopped(stop)
         };
         self.page.appended().wait_until(time, &mut is_over);
         Ok(outcome?.tail.position)
+    }
+
+    /// Lets the waiters of all processes look at their flags again.
+    pub(super) fn wake(&self) {
+        self.page.appended().ring();
+    }
+
+    /// The position below which all records are known to be durable.
+    pub(super) fn durable(&self) -> Result<Position, LogError> {
+        let first = self.glance()?.first;
+        Ok(self.page.synced().map_or(first, |synced| synced.max(first)))
     }
 }
 

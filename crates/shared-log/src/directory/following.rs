@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +16,7 @@ use super::{
     segment::{Cursor, lost},
     segments::Segments,
 };
-use crate::{LogError, Position};
+use crate::{LogError, Position, log::is_stopped};
 
 /// A process that only reads looks that often for new records while it waits: it cannot be woken, because it writes
 /// nothing.
@@ -89,7 +89,17 @@ impl Following {
         }
     }
 
-    pub(super) fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+    /// The beginning of the newest segment: the ones before it were synced before it began.
+    pub(super) fn durable(&self) -> Result<Position, LogError> {
+        Ok(self.manifest()?.newest)
+    }
+
+    pub(super) fn wait(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError> {
         let until = Instant::now().checked_add(time);
         let mut pause = SHORTEST_LOOK;
         loop {
@@ -97,7 +107,7 @@ impl Following {
             let left = until.map_or(LONGEST_LOOK, |until| {
                 until.saturating_duration_since(Instant::now())
             });
-            if end > seen || left.is_zero() {
+            if end > seen || left.is_zero() || is_stopped(stop) {
                 return Ok(end);
             }
             thread::sleep(pause.min(left));

@@ -1,6 +1,6 @@
 //! The shared log in a directory.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::atomic::AtomicBool, time::Duration};
 
 use isomer_vfs::process::ProcessId;
 
@@ -106,6 +106,13 @@ impl SharedLog for DirectoryLog {
         self.appending()?.sync(upto)
     }
 
+    fn durable(&self) -> Result<Position, LogError> {
+        match &self.access {
+            Access::Shared(appending) => appending.durable(),
+            Access::ReadOnly(following) => following.durable(),
+        }
+    }
+
     fn first(&self) -> Result<Position, LogError> {
         match &self.access {
             Access::Shared(appending) => Ok(appending.glance()?.first),
@@ -117,10 +124,22 @@ impl SharedLog for DirectoryLog {
         self.appending()?.trim(below)
     }
 
-    fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+    fn wait_unless(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError> {
         match &self.access {
-            Access::Shared(appending) => appending.wait(seen, time),
-            Access::ReadOnly(following) => following.wait(seen, time),
+            Access::Shared(appending) => appending.wait(seen, time, stop),
+            Access::ReadOnly(following) => following.wait(seen, time, stop),
+        }
+    }
+
+    fn wake(&self) {
+        // A reader looks at its flag every few milliseconds.
+        if let Access::Shared(appending) = &self.access {
+            appending.wake();
         }
     }
 
