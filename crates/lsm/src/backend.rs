@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, OnceLock, Weak, atomic::Ordering},
     time::Duration,
 };
@@ -171,9 +171,8 @@ impl LsmBackend {
         let mut tree_options = base.tree_options(directory, &options);
         (tree_options.database, tree_options.shared) = (store.identity, true);
         (tree_options.follows, tree_options.numbers) = (!maintains, numbers.clone());
-        let (tree, tables) = processes::open_tables(directory, &tree_options, &*log, || {
-            on_change(&base.shared)
-        })?;
+        let (tree, tables) =
+            processes::open_tables(directory, &tree_options, &*log, || on_change(&base.shared))?;
         if maintains {
             crate::LsmEngine::remove_checkpoint(directory, &options);
             processes::remove_own_log(directory, &options)?;
@@ -262,6 +261,14 @@ impl LsmBackend {
     /// The shared log, if processes share the database.
     pub fn shared_log(&self) -> Option<Arc<dyn SharedLog>> {
         self.core.wal.shared().map(|wal| wal.log().clone())
+    }
+
+    /// Flushes what was applied from the shared log while opening, if it is an appreciable part of a memtable.
+    pub fn flush_applied(&self) {
+        if self.background.is_some() && !self.core.follows() {
+            let _writer = self.core.writer.lock();
+            seal_replayed(&self.core, self.version());
+        }
     }
 
     /// Follows the process that maintains the tables, or takes over, as a background thread does if there are threads.
@@ -1076,7 +1083,10 @@ impl Backend for LsmBackend {
         if let Some(wal) = self.core.wal.shared() {
             let point = self.core.tree.current().log_point;
             details.push(detail("maintains_tables", u64::from(self.maintains())));
-            details.push(detail("adopted_tables", wal.adoptions.load(Ordering::Relaxed)));
+            details.push(detail(
+                "adopted_tables",
+                wal.adoptions.load(Ordering::Relaxed),
+            ));
             details.push(detail("applied_position", wal.applied().next));
             details.push(detail("flushed_position", point.next));
         }
@@ -1132,17 +1142,11 @@ impl Backend for LsmBackend {
         }
         if damage.is_empty() && log.last >= upto && log.whole_from <= upto {
             let mut done = in_log + in_tables;
-            damage = log_check::compare(
-                own,
-                &pinned,
-                &state,
-                log.whole_from,
-                upto,
-                &mut |bytes| {
+            damage =
+                log_check::compare(own, &pinned, &state, log.whole_from, upto, &mut |bytes| {
                     done += bytes;
                     progress(done.min(total), total);
-                },
-            )?;
+                })?;
         }
         progress(total, total);
         Ok(damage)
@@ -1176,8 +1180,12 @@ fn begin_background_work(core: &Arc<Core>, last: Version) {
             core.signal(|signals| signals.compact = true);
         }
     });
-    // A database that is only read from now on would search this memtable forever, and the next opening
-    // would replay it again.
+    seal_replayed(core, last);
+}
+
+/// Seals what was replayed. A database that is only read from now on would search this memtable forever, and the next
+/// opening would replay it again.
+fn seal_replayed(core: &Core, last: Version) {
     if core.shared.state().active.bytes()
         >= (core.options.memtable_bytes / REPLAY_FLUSH_SHARE).max(1)
     {

@@ -265,8 +265,8 @@ impl Core {
             return;
         }
         self.filling.store(false, Ordering::Relaxed);
-        let is_worth = !self.follows() &&
-            self.shared.state().active.bytes() >= self.options.memtable_bytes / IDLE_SHARE;
+        let is_worth = !self.follows()
+            && self.shared.state().active.bytes() >= self.options.memtable_bytes / IDLE_SHARE;
         if is_worth && self.check_writable().is_ok() {
             self.seal(last);
         }
@@ -486,9 +486,7 @@ impl Horizon for Core {
         let window = match self.options.retention.versions_ms {
             0 => Version::MAX,
             // If the log does not reach that far back, no older versions are kept.
-            age => self
-                .wal
-                .version_since(self.now_ms().saturating_sub(age)),
+            age => self.wal.version_since(self.now_ms().saturating_sub(age)),
         };
         self.shared.readable(window)
     }

@@ -323,11 +323,7 @@ impl Shared {
 
     /// Sets a state whose tables lack versions below `collected_below`, which is at most the last published version.
     /// Views of such versions, if there are any, go on with the present state; there are no new ones.
-    pub fn change_collected(
-        &self,
-        collected_below: Version,
-        change: impl FnOnce(&State) -> State,
-    ) {
+    pub fn change_collected(&self, collected_below: Version, change: impl FnOnce(&State) -> State) {
         {
             let mut readers = self.readers.lock();
             readers.floor = readers.floor.max(collected_below);
@@ -438,7 +434,9 @@ pub struct LsmView {
 impl LsmView {
     /// A cursor over a range.
     pub fn cursor(&self, range: KeyRange<'_>) -> Result<MergeCursor<Source>, StorageError> {
-        self.shared.state_of(self.version).cursor(range, self.version)
+        self.shared
+            .state_of(self.version)
+            .cursor(range, self.version)
     }
 
     /// A cursor at the first pair of a range.
@@ -530,7 +528,10 @@ impl View for LsmView {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        self.shared.state_to_read(self.version).0.get(key, self.version)
+        self.shared
+            .state_to_read(self.version)
+            .0
+            .get(key, self.version)
     }
 
     fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {

@@ -280,9 +280,7 @@ impl Tree {
         }
         let names = match disk.list(&folder) {
             Ok(names) => names,
-            Err(error) if !writes && error.kind() == std::io::ErrorKind::NotFound => {
-                Vec::new()
-            }
+            Err(error) if !writes && error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(fail(error)),
         };
         let found: Vec<(u64, PathBuf)> =
@@ -920,8 +918,7 @@ fn load(files: &Files, stored: &Stored, known: &Levels) -> Result<Levels, Storag
                     Some(table) => table.clone(),
                     None => {
                         let known = known_tables.get(&part.file.number);
-                        let known =
-                            known.filter(|known| known.identity() == part.file.identity);
+                        let known = known.filter(|known| known.identity() == part.file.identity);
                         let table = match known {
                             Some(known) => Arc::clone(known),
                             None => files.open_table(&part.file)?,

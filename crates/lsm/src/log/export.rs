@@ -74,13 +74,25 @@ impl SegmentExport {
         self.put(Write::Trim { version, upto }, time_ms, version)
     }
 
-    fn put(&mut self, write: Write<'_>, time_ms: u64, durable: Version) -> Result<(), StorageError> {
+    fn put(
+        &mut self,
+        write: Write<'_>,
+        time_ms: u64,
+        durable: Version,
+    ) -> Result<(), StorageError> {
         let position = RecordPosition {
             segment: self.number,
             salt: self.salt,
             offset: self.written + self.buffer.len() as u64,
         };
-        record::encode(&mut self.buffer, position, &self.seal, write, time_ms, durable);
+        record::encode(
+            &mut self.buffer,
+            position,
+            &self.seal,
+            write,
+            time_ms,
+            durable,
+        );
         match self.buffer.len() < WRITE_BYTES {
             true => Ok(()),
             false => self.write_buffer(),

@@ -171,7 +171,11 @@ impl History<'_> {
             content: &content,
         };
         let (bytes, RecordHash(hash)) = record.encode(self.point.next);
-        match self.log.append(self.point.next, &bytes).map_err(log_error)? {
+        match self
+            .log
+            .append(self.point.next, &bytes)
+            .map_err(log_error)?
+        {
             Append::Appended => {}
             Append::Taken => {
                 return Err(StorageError::Unavailable(

@@ -43,7 +43,8 @@ pub(super) fn each_record(
             }
             last = Some(hash);
             let group = GroupRecord::decode(record.content);
-            let group = group.map_err(|error| damaged(directory, &format!("the record {at}: {error}")))?;
+            let group =
+                group.map_err(|error| damaged(directory, &format!("the record {at}: {error}")))?;
             visit(at, group, bytes.len())?;
             at += 1;
         }
@@ -86,9 +87,9 @@ pub fn copy_log(
             let Some((_, export)) = &mut open else {
                 return Ok(());
             };
-            let commits = group.commits().map_err(|error| {
-                damaged(&core.directory, &format!("the record {at}: {error}"))
-            })?;
+            let commits = group
+                .commits()
+                .map_err(|error| damaged(&core.directory, &format!("the record {at}: {error}")))?;
             let time_ms = group.head.time_ms.max(last.1);
             for commit in commits.iter().filter(|commit| commit.version <= upto) {
                 let writes = commit.writes().map_err(|error| {

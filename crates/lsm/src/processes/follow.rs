@@ -86,19 +86,20 @@ impl Core {
         // waits for memory, has sealed its memtable.
         let writer = self.writer.try_lock();
         let holds_all = writer.is_some() && wal.applied().next <= upto.next;
-        self.shared.change_collected(collected_below, |state| State {
-            active: match holds_all {
-                true => Arc::new(Memtable::filling(&self.chunks)),
-                false => state.active.clone(),
-            },
-            sealed: state
-                .sealed
-                .iter()
-                .filter(|sealed| sealed.log_end.covers > upto.next)
-                .cloned()
-                .collect(),
-            levels,
-        });
+        self.shared
+            .change_collected(collected_below, |state| State {
+                active: match holds_all {
+                    true => Arc::new(Memtable::filling(&self.chunks)),
+                    false => state.active.clone(),
+                },
+                sealed: state
+                    .sealed
+                    .iter()
+                    .filter(|sealed| sealed.log_end.covers > upto.next)
+                    .cloned()
+                    .collect(),
+                levels,
+            });
         drop(writer);
         wal.adoptions.fetch_add(1, Ordering::Relaxed);
         self.notify_flushed();

@@ -27,8 +27,6 @@ mod lease;
 mod numbers;
 mod opening;
 mod sealed_log;
-#[cfg(test)]
-mod tests;
 mod verify;
 mod wal;
 
@@ -37,9 +35,7 @@ pub use self::{
     follow::run,
     lease::{Lease, Taken},
     numbers::ManifestNumbers,
-    opening::{
-        Entered, OpenedLog, check_log_exists, enter, open_log, open_tables, remove_own_log,
-    },
+    opening::{Entered, OpenedLog, check_log_exists, enter, open_log, open_tables, remove_own_log},
     verify::{log_statistics, verify},
     wal::{SharedWal, Wal},
 };

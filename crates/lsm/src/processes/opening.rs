@@ -66,8 +66,11 @@ pub fn enter(directory: &Path, options: &LsmOptions) -> Result<Entered, StorageE
 fn enter_shared(directory: &Path, options: &LsmOptions) -> Result<Entered, StorageError> {
     let began = Instant::now();
     loop {
-        let is_shared =
-            || Ok::<_, StorageError>(open::read(directory, options)?.is_some_and(|made| made.is_shared()));
+        let is_shared = || {
+            Ok::<_, StorageError>(
+                open::read(directory, options)?.is_some_and(|made| made.is_shared()),
+            )
+        };
         let mode = match is_shared()? {
             true => LockMode::Shared,
             false => LockMode::Exclusive,
@@ -211,7 +214,10 @@ pub fn check_log_exists(directory: &Path, options: &LsmOptions) -> Result<(), St
     match exists.map_err(|error| io_error("opening", &path, &error))? {
         true => Ok(()),
         false => {
-            let what = format!("the manifest `{}` of its shared log is missing", path.display());
+            let what = format!(
+                "the manifest `{}` of its shared log is missing",
+                path.display()
+            );
             Err(damaged(directory, &what))
         }
     }
@@ -224,7 +230,10 @@ fn check_point(
     log: &dyn SharedLog,
     point: LogPoint,
 ) -> Result<bool, StorageError> {
-    let (first, end) = (log.first().map_err(log_error)?, log.end().map_err(log_error)?);
+    let (first, end) = (
+        log.first().map_err(log_error)?,
+        log.end().map_err(log_error)?,
+    );
     if end < point.next {
         return Err(damaged(
             directory,
@@ -263,18 +272,21 @@ pub fn open_tables(
     let mut attempts = 0;
     loop {
         let sequence = Stored::read_sequence(&*options.disk, &options.folder)?;
-        let opened = Tree::open(options.clone(), on_change()).and_then(|(tree, tables)| {
-            match check_point(directory, log, tables.log_point)? {
+        let opened =
+            Tree::open(options.clone(), on_change()).and_then(|(tree, tables)| match check_point(
+                directory,
+                log,
+                tables.log_point,
+            )? {
                 true => Ok((tree, tables)),
                 false => Err(damaged(
                     directory,
                     "its shared log lacks records that are not in its tables",
                 )),
-            }
-        });
+            });
         // The process that maintains the tables may have removed one of them, or have trimmed the log, in between.
-        let is_newer = options.follows
-            && Stored::read_sequence(&*options.disk, &options.folder)? > sequence;
+        let is_newer =
+            options.follows && Stored::read_sequence(&*options.disk, &options.folder)? > sequence;
         attempts += 1;
         if opened.is_ok() || !is_newer || attempts == MAX_ATTEMPTS {
             return opened;

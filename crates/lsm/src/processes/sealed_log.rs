@@ -1,6 +1,9 @@
 //! A shared log whose records are encrypted.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use isomer_shared_log::{Append, LogError, LogId, Position, SharedLog};
 use isomer_vfs::{Seal, SealedPosition};
@@ -62,12 +65,27 @@ impl SharedLog for SealedLog {
         self.log.trim(below)
     }
 
-    fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
-        self.log.wait(seen, time)
+    fn durable(&self) -> Result<Position, LogError> {
+        self.log.durable()
+    }
+
+    fn wait_unless(
+        &self,
+        seen: Position,
+        time: Duration,
+        ends: &AtomicBool,
+    ) -> Result<Position, LogError> {
+        self.log.wait_unless(seen, time, ends)
+    }
+
+    fn wake(&self) {
+        self.log.wake();
     }
 
     fn max_record_bytes(&self) -> usize {
-        self.log.max_record_bytes().saturating_sub(self.seal.overhead())
+        self.log
+            .max_record_bytes()
+            .saturating_sub(self.seal.overhead())
     }
 
     fn id(&self) -> LogId {

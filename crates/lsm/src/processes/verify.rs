@@ -28,7 +28,9 @@ pub fn verify(
         &mut |at, group, bytes| {
             let expected = next_version.unwrap_or(group.head.first);
             // Versions from before the database was shared may be missing: they are in tables.
-            if group.head.first < expected || group.head.first > expected && at > 1 && at >= levels.log_point.next {
+            if group.head.first < expected
+                || group.head.first > expected && at > 1 && at >= levels.log_point.next
+            {
                 damage.push(format!(
                     "the record {at} of the shared log begins with the commit {}, and {expected} is the next one",
                     group.head.first

@@ -100,12 +100,7 @@ impl SharedWal {
 
     /// Records that everything up to `point` is applied and published; `committed` has the last version and its time.
     /// Times are kept for `window_ms`.
-    pub fn note_applied(
-        &self,
-        point: LogPoint,
-        committed: Option<(Version, u64)>,
-        window_ms: u64,
-    ) {
+    pub fn note_applied(&self, point: LogPoint, committed: Option<(Version, u64)>, window_ms: u64) {
         let mut applied = self.applied.lock();
         applied.point = point;
         if let Some((version, time_ms)) = committed {
@@ -344,8 +339,15 @@ mod tests {
         let (first, version) = applied.times[0];
         assert_eq!(version, first * 2);
         assert!((39_900..=40_000).contains(&first), "{first}");
-        assert!(applied.times.len() as u64 <= MARKS + 200, "{}", applied.times.len());
+        assert!(
+            applied.times.len() as u64 <= MARKS + 200,
+            "{}",
+            applied.times.len()
+        );
         applied.note_time(60_000, 7, 0);
-        assert_eq!(applied.times.back().map(|(time, _)| *time).unwrap() / 10, 4999);
+        assert_eq!(
+            applied.times.back().map(|(time, _)| *time).unwrap() / 10,
+            4999
+        );
     }
 }
