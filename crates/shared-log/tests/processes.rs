@@ -82,19 +82,23 @@ fn options(disk: Arc<dyn isomer_vfs::Disk>) -> DirectoryOptions {
     }
 }
 
-/// Appends a record and makes it durable; returns its position.
-fn commit(log: &DirectoryLog, record: &[u8]) -> Result<Position, LogError> {
+/// Appends a record; returns its position.
+fn append(log: &DirectoryLog, record: &[u8]) -> Result<Position, LogError> {
     loop {
         let at = log.end()?;
         match log.append(at, record)? {
-            Append::Appended => {
-                log.sync(at + 1)?;
-                return Ok(at);
-            }
+            Append::Appended => return Ok(at),
             Append::Taken => {}
             Append::Unknown(why) => panic!("{why}"),
         }
     }
+}
+
+/// Appends a record and makes it durable; returns its position.
+fn commit(log: &DirectoryLog, record: &[u8]) -> Result<Position, LogError> {
+    let at = append(log, record)?;
+    log.sync(at + 1)?;
+    Ok(at)
 }
 
 /// Ends this process as `kill -9` does.
@@ -129,9 +133,28 @@ fn write_until_killed() {
     let log = DirectoryLog::open(&folder.join("log"), &options(Arc::new(disk))).expect("it opens");
     let acknowledged = folder.join(format!("writer-{writer}"));
     let mut acknowledged = fs::File::create(acknowledged).expect("a file");
-    for count in 0.. {
-        match commit(&log, &record(writer, count)) {
-            Ok(at) => writeln!(acknowledged, "{at} {count}").expect("written"),
+    let mut counts = 0..;
+    loop {
+        // Now and then a writer appends so many without a sync that it becomes the favoured one.
+        let records = match random.below(20) {
+            0 => 200,
+            _ => 1,
+        };
+        let appended = counts.by_ref().take(records).map(|count| {
+            let at = append(&log, &record(writer, count))?;
+            Ok((at, count))
+        });
+        let appended: Result<Vec<_>, LogError> = appended.collect();
+        let synced = appended.and_then(|appended| {
+            let end = appended.last().map_or(1, |(at, _)| at + 1);
+            log.sync(end).map(|()| appended)
+        });
+        match synced {
+            Ok(appended) => {
+                for (at, count) in appended {
+                    writeln!(acknowledged, "{at} {count}").expect("written");
+                }
+            }
             // Another process has been stopped for long.
             Err(LogError::Unavailable(_)) => {}
             Err(error) => panic!("{error}"),

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{
     manifest::Manifest,
     options::DirectoryOptions,
-    segment::{Cursor, lost},
+    segment::{Cursor, Window, lost},
     segments::Segments,
 };
 use crate::{LogError, Position};
@@ -60,7 +60,8 @@ impl Following {
     pub(super) fn end(&self) -> Result<Position, LogError> {
         let mut end = self.end.lock();
         loop {
-            while let Some((_, next)) = self.segments.step(&end)? {
+            let mut window = Window::default();
+            while let Some((_, next)) = self.segments.step(&end, &mut window)? {
                 *end = next;
             }
             // The segments after this one may have been trimmed.
