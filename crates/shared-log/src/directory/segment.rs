@@ -125,14 +125,14 @@ impl Segment {
         Ok(Frame::Record(head, next))
     }
 
-    /// The cursor after the last valid record that follows `from`.
-    pub(super) fn scan(&self, from: Cursor) -> Result<Cursor, LogError> {
+    /// The cursor before the last valid record from `from` on, and the one after it; both are `from` if there is none.
+    pub(super) fn scan(&self, from: Cursor) -> Result<(Cursor, Cursor), LogError> {
         let mut window = Window::default();
-        let mut cursor = from;
+        let (mut last, mut cursor) = (from, from);
         while let Frame::Record(_, next) = self.frame(&cursor, &mut window)? {
-            cursor = next;
+            (last, cursor) = (cursor, next);
         }
-        Ok(cursor)
+        Ok((last, cursor))
     }
 
     /// Whether it has no records.

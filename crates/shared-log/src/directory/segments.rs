@@ -175,6 +175,14 @@ impl Segments {
         newest.find(|cursor| cursor.segment == first).copied()
     }
 
+    /// The last remembered cursor before `tail` in its segment.
+    pub(super) fn last_before(&self, tail: &Cursor) -> Option<Cursor> {
+        let known = self.known.lock();
+        let last = known.cursors.range(..tail.position).next_back();
+        let last = last.map(|(_, cursor)| *cursor);
+        last.filter(|cursor| cursor.segment == tail.segment)
+    }
+
     /// The records from `from` on, below `end`, of at most `max_bytes` together but at least one.
     pub(super) fn read(
         &self,
