@@ -174,7 +174,10 @@ impl LsmBackend {
         let (tree, tables) =
             processes::open_tables(directory, &tree_options, &*log, || on_change(&base.shared))?;
         if maintains {
-            crate::LsmEngine::remove_checkpoint(directory, &options);
+            // Another process may be making a backup.
+            if processes::lock_backup(directory, &options)?.is_some() {
+                crate::LsmEngine::remove_checkpoint(directory, &options);
+            }
             processes::remove_own_log(directory, &options)?;
             tree.remove_orphans(&tables)?;
         }
@@ -318,13 +321,26 @@ impl LsmBackend {
         Ok(())
     }
 
-    /// The lock of a backup: one at a time.
-    pub fn begin_backup(&self) -> Result<MutexGuard<'_, ()>, StorageError> {
-        self.core.backing_up.try_lock().ok_or_else(|| {
+    /// The lock of a backup: one at a time, of all processes that share the database.
+    pub fn begin_backup(&self) -> Result<BackupLock<'_>, StorageError> {
+        let core = &*self.core;
+        let in_progress = || {
             StorageError::Unavailable(format!(
                 "another backup of `{}` is in progress: wait until it ends",
-                self.core.directory.display()
+                core.directory.display()
             ))
+        };
+        let here = core.backing_up.try_lock().ok_or_else(in_progress)?;
+        let elsewhere = match core.wal {
+            Wal::Own(_) => None,
+            Wal::Shared(_) => {
+                let lock = processes::lock_backup(&core.directory, &core.options)?;
+                Some(lock.ok_or_else(in_progress)?)
+            }
+        };
+        Ok(BackupLock {
+            _here: here,
+            _elsewhere: elsewhere,
         })
     }
 
@@ -454,6 +470,12 @@ impl LsmBackend {
         let old = std::mem::replace(&mut *self.published.write(), view);
         drop(old);
     }
+}
+
+/// Keeps other backups of the database away.
+pub struct BackupLock<'a> {
+    _here: MutexGuard<'a, ()>,
+    _elsewhere: Option<Lock>,
 }
 
 /// What is made before the database is opened.
@@ -1164,8 +1186,8 @@ impl Drop for LsmBackend {
             }
         }
         // Another process may take over, whoever still holds views of this one.
-        if let Some(wal) = self.core.wal.shared() {
-            wal.lease.release();
+        if self.core.wal.shared().is_some() {
+            self.core.end_maintenance();
         }
     }
 }

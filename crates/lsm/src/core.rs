@@ -169,6 +169,10 @@ impl Core {
         );
         self.poison.lock().get_or_insert(text);
         self.poisoned.store(true, Ordering::Release);
+        // Another process can maintain the tables.
+        if let Some(wal) = self.wal.shared() {
+            wal.wake();
+        }
     }
 
     /// Refuses all further work, and wakes the threads that wait for background work.
@@ -182,6 +186,17 @@ impl Core {
     pub fn heed_tree(&self) {
         if let Err(error) = self.tree.check() {
             self.give_up(&error.to_string());
+        }
+    }
+
+    /// Lets another process maintain the tables, once no flush and no compaction writes to them.
+    pub fn end_maintenance(&self) {
+        self.tree.stop();
+        let _flushing = self.flushing.lock();
+        let _compacting = self.tree.compacting.lock();
+        self.tree.end_maintenance();
+        if let Some(wal) = self.wal.shared() {
+            wal.lease.release();
         }
     }
 

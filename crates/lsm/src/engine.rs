@@ -8,7 +8,7 @@ use isomer_vfs::Seal;
 
 use crate::{
     LsmOptions,
-    backend::{Copied, LsmBackend},
+    backend::{BackupLock, Copied, LsmBackend},
     open,
 };
 
@@ -73,9 +73,7 @@ impl LsmEngine {
     }
 
     /// The lock of a backup: one at a time.
-    pub(crate) fn begin_backup(
-        &self,
-    ) -> Result<isomer_storage::sync::MutexGuard<'_, ()>, StorageError> {
+    pub(crate) fn begin_backup(&self) -> Result<BackupLock<'_>, StorageError> {
         self.engine.backend().begin_backup()
     }
 
@@ -85,6 +83,8 @@ impl LsmEngine {
         target: &Path,
         identity: u128,
     ) -> Result<Copied, StorageError> {
+        // What other processes have committed is applied first.
+        drop(self.engine.snapshot()?);
         self.engine.backend().checkpoint_as(target, identity)
     }
 

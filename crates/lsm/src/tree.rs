@@ -302,7 +302,7 @@ impl Tree {
             }
         };
         check_identity(&stored, &options)?;
-        if writes {
+        if !options.read_only {
             // The rename may be in the operating system's memory only, if the process that made it ended or
             // failed before the name was durable. Later records of the log, and removals of files, rely on it.
             disk.sync_folder(&folder).map_err(fail)?;
@@ -642,6 +642,12 @@ impl Tree {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    /// Leaves the tables to another process. No compaction and no flush is running: they would write files.
+    pub(crate) fn end_maintenance(&self) {
+        let _editing = self.editing.lock();
+        self.maintains.store(false, Ordering::Release);
+    }
+
     /// Whether this process may write the manifest, and remove files.
     pub(crate) fn maintains(&self) -> bool {
         self.maintains.load(Ordering::Acquire)
@@ -675,6 +681,11 @@ impl Tree {
             let point = stored.log_point.unwrap_or_default();
             if point.next > applied.next || stored.collected_below > published {
                 return Ok(Newest::Ahead);
+            }
+            if !options.read_only {
+                // The process that wrote it may have ended before its name was durable, and this one may trim the log.
+                let synced = options.disk.sync_folder(&options.folder);
+                synced.map_err(|error| io_error("syncing", &options.folder, &error))?;
             }
             match load(&self.files, &stored, &self.current()) {
                 Ok(levels) => return Ok(Newest::Found(Newer { stored, levels })),

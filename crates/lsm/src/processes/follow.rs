@@ -133,7 +133,8 @@ impl Core {
             let (active, sealed) = (!state.active.is_empty(), state.sealed.len());
             drop(state);
             match reserved {
-                Ok(()) if sealed < MAX_SEALED => {
+                // Without threads nothing here follows while it waits.
+                Ok(()) if sealed < MAX_SEALED || !self.options.background => {
                     self.seal(last);
                     if sealed + 1 >= MIN_ASKING {
                         wal.lease.request_flush()?;
@@ -245,8 +246,7 @@ pub fn run(core: &Core) {
             return;
         }
         if core.is_poisoned() {
-            // Another process can go on.
-            wal.lease.release();
+            core.end_maintenance();
             return;
         }
         if let Err(error) = core.follow() {

@@ -190,9 +190,11 @@ pub fn open_log(directory: &Path, options: &LsmOptions) -> Result<OpenedLog, Sto
     };
     let log = DirectoryLog::open(&directory.join(open::SHARED), &log_options);
     let log = Arc::new(log.map_err(log_error)?);
+    // A process that only reads does not see the shared memory.
+    let numbers = (!options.read_only).then(|| log.clone() as Arc<dyn ManifestNumbers>);
     Ok(OpenedLog {
         log: sealed(log, &options.seal),
-        numbers: None,
+        numbers,
     })
 }
 

@@ -109,6 +109,14 @@ impl SharedWal {
             applied.note_time(now, version, window_ms);
         }
         drop(applied);
+        if let Some(numbers) = &self.numbers {
+            numbers.note_applied(point.next);
+        }
+        self.wake();
+    }
+
+    /// Makes the background thread look.
+    pub fn wake(&self) {
         if !self.is_active.load(Ordering::Relaxed) && !self.is_active.swap(true, Ordering::AcqRel) {
             let _activity = self.activity.lock();
             self.active.notify_all();

@@ -42,7 +42,7 @@ fn a_loss_of_power_loses_no_commit() {
     let (mut cuts, mut commits) = (0, 0);
     for seed in 0..120 {
         let mut random = Random(seed);
-        let loss = [Loss::Nothing, Loss::Unsynced, Loss::Random][(seed % 3) as usize];
+        let loss = Loss::ALL[(seed % 3) as usize];
         let disk = SimDisk::new();
         let log = MemoryLog::new(LogId(7), Duration::from_secs(60));
         let options = LsmOptions {

@@ -17,9 +17,7 @@ use std::{
 };
 
 use isomer_lsm::{LsmEngine, LsmOptions};
-use isomer_storage::{
-    Durability, Engine, Granule, GuardMode, Read, StorageError, conformance::Random,
-};
+use isomer_storage::{Durability, Engine, Granule, GuardMode, StorageError, conformance::Random};
 use isomer_vfs::{Call, FaultyDisk, RealDisk};
 
 use super::{assert_sound, open, small};

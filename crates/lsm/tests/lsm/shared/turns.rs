@@ -23,6 +23,8 @@ struct InTurns {
     engines: Vec<Arc<LsmEngine>>,
     turn: AtomicU64,
     by_hand: bool,
+    /// Commits before the last reopening.
+    commits_before: u64,
 }
 
 impl InTurns {
@@ -125,7 +127,9 @@ impl Engine for InTurns {
                 }
             }
         }
-        sum.ok_or_else(|| StorageError::Invalid("there is no engine".to_owned()))
+        let mut sum = sum.ok_or_else(|| StorageError::Invalid("there is no engine".to_owned()))?;
+        sum.commits -= self.commits_before;
+        Ok(sum)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
@@ -150,6 +154,7 @@ impl Several {
             engines: engines.collect(),
             turn: AtomicU64::new(0),
             by_hand: !options.background,
+            commits_before: 0,
         };
         Self {
             engine: Some(Arc::new(engine)),
@@ -187,10 +192,16 @@ impl Subject for Several {
         }
         let maintainers = engines.iter().filter(|engine| engine.maintains());
         assert_eq!(maintainers.count(), 1, "one process maintains the tables");
+        let commits = engines.iter().map(|engine| {
+            let statistics = engine.statistics().expect("statistics");
+            statistics.commits
+        });
+        let commits_before = commits.sum();
         self.engine = Some(Arc::new(InTurns {
             engines,
             turn: AtomicU64::new(turn),
             by_hand: !self.options.background,
+            commits_before,
         }));
     }
 }
