@@ -37,7 +37,7 @@ mod record;
 mod retry;
 
 pub use blobs::{BlobError, Blobs, Created, Replaced, Tag, check_name};
-pub use directory::{DirectoryBlobs, DirectoryLog, DirectoryOptions, Mode};
+pub use directory::{DirectoryBlobs, DirectoryLog, DirectoryOptions, LogProcess, Mode};
 pub use log::{Append, LogError, LogId, Position, SharedLog};
 pub use memory::{Fate, Faults, Hook, MemoryBlobs, MemoryLog, Moment};
 pub use node::{Node, NodeError, Options, StateMachine, Validated};

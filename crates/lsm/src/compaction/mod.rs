@@ -55,6 +55,9 @@ impl Tree {
     /// was any.
     pub fn compact_once(&self, horizon: &dyn Horizon) -> Result<bool, StorageError> {
         let _one_at_a_time = self.compacting.lock();
+        if !self.maintains() {
+            return Ok(false);
+        }
         self.check()?;
         self.collect_files();
         let readable = horizon.readable();

@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use super::{
     manifest::Manifest,
     options::DirectoryOptions,
-    segment::{Cursor, lost},
+    page,
+    segment::{Cursor, Window, lost},
     segments::Segments,
 };
 use crate::{LogError, Position, log::is_stopped};
@@ -40,7 +41,13 @@ impl Following {
             return Err(LogError::Refused(what));
         };
         let segments = Segments::new(disk.clone(), folder, manifest.id, OpenMode::Read);
-        let start = segments.existing(manifest.newest)?.start();
+        let start = page::read_scan_start(folder, manifest.id);
+        let start = start.filter(|start| start.segment == manifest.newest);
+        // The record there was durable; otherwise the page does not belong to these segments.
+        let start = match start {
+            Some(start) if segments.step(&start, &mut Window::default())?.is_some() => start,
+            _ => segments.existing(manifest.newest)?.start(),
+        };
         let following = Self {
             folder: folder.to_owned(),
             disk,
@@ -60,7 +67,8 @@ impl Following {
     pub(super) fn end(&self) -> Result<Position, LogError> {
         let mut end = self.end.lock();
         loop {
-            while let Some((_, next)) = self.segments.step(&end)? {
+            let mut window = Window::default();
+            while let Some((_, next)) = self.segments.step(&end, &mut window)? {
                 *end = next;
             }
             // The segments after this one may have been trimmed.
