@@ -93,6 +93,9 @@ impl CountKeeper<'_> {
         let _saving = self.store.shared().saving.lock();
         let others = self.store.shared().shared_holds.as_ref();
         let trimming = others.map(|others| (others, others.lock_trimming()));
+        if matches!(trimming, Some((_, None))) {
+            return Ok(true); // another process saves its counts at the moment
+        }
         // Locked until the stream is trimmed: a hold that is taken afterwards sees the trimmed stream.
         let mut holds = self.store.shared().stream_holds.lock();
         let (version, value) = {
@@ -109,12 +112,8 @@ impl CountKeeper<'_> {
             (counts.version, counts.value())
         };
         let total_bytes = self.store.shared().since_save.lock().total_bytes;
-        let held = match &trimming {
-            None => Vec::new(),
-            Some((others, Some(_))) => others.of_others().map_err(unlockable)?,
-            // Nothing is trimmed where the needs of the others are not known.
-            Some((_, None)) => vec![0],
-        };
+        let held = trimming.as_ref().map(|(others, _)| others.of_others());
+        let held = held.transpose().map_err(unlockable)?.unwrap_or_default();
         let options = self.store.options();
         let upto = holds.trim_limit(version, total_bytes, options, &held);
         let mut tx = self.store.engine().begin()?;

@@ -32,8 +32,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// How long an opening waits for another one.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it looks.
-const OPENING_LOOK: Duration = Duration::from_millis(2);
+/// How often a lock that is waited for is tried.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The locks of one process that has a shared database open.
 #[derive(Debug)]
@@ -64,22 +64,16 @@ impl ProcessLocks {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let began = Instant::now();
-        let opening = loop {
-            match try_lock_file(&folder.join("opening"))? {
-                Some(lock) => break lock,
-                None if began.elapsed() < OPENING_TIMEOUT => std::thread::sleep(OPENING_LOOK),
-                None => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::TimedOut,
-                        format!(
-                            "another process has been opening this database for more than {} s: wait, or end it if it is stopped",
-                            OPENING_TIMEOUT.as_secs()
-                        ),
-                    ));
-                }
-            }
-        };
+        let opening = lock_file_within(&folder.join("opening"), OPENING_TIMEOUT)?;
+        let opening = opening.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!(
+                    "another process has been opening this database for more than {} s: wait, or end it if it is stopped",
+                    OPENING_TIMEOUT.as_secs()
+                ),
+            )
+        })?;
         // Only the holder of `opening` changes the mode of its lock on `members`: nobody comes between.
         let members = LockFile::open(&folder.join("members"))?;
         let is_alone = members.try_lock(LockMode::Exclusive)?;
@@ -136,6 +130,18 @@ impl ProcessLocks {
         try_lock_file(&self.folder.join(name))
     }
 
+    /// The same, and waits for it as long as `timeout`: a process that is stopped keeps its locks.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn lock_within(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> io::Result<Option<ProcessLock>> {
+        lock_file_within(&self.folder.join(name), timeout)
+    }
+
     /// Takes the lock with a name, and waits while another process, or another part of this one, has it.
     ///
     /// # Errors
@@ -160,6 +166,16 @@ pub(crate) fn try_lock_file(path: &Path) -> io::Result<Option<ProcessLock>> {
     let file = LockFile::open(path)?;
     let locked = file.try_lock(LockMode::Exclusive)?;
     Ok(locked.then_some(ProcessLock { _file: file }))
+}
+
+fn lock_file_within(path: &Path, timeout: Duration) -> io::Result<Option<ProcessLock>> {
+    let began = Instant::now();
+    loop {
+        match try_lock_file(path)? {
+            None if began.elapsed() < timeout => std::thread::sleep(LOOK),
+            outcome => return Ok(outcome),
+        }
+    }
 }
 
 /// Files of the folder whose names begin with `prefix`.

@@ -368,6 +368,9 @@ impl DataStore {
     pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
         let _settled = self.shared().gate.write();
         self.shared().observers.others.write().push(observer);
+        // A commit of another process that was announced before is visible afterwards; an error says that no others
+        // come.
+        drop(self.engine().snapshot());
     }
 
     /// Looks up a missing name again, after a concurrent addition of a name has ended.

@@ -161,6 +161,7 @@ impl Keeping {
     /// Releases the change stream.
     pub(crate) fn let_go(&self) {
         self.kept.lock().clear();
+        self.folder.let_go();
     }
 
     /// Notes a file that was written, and retains the change stream for it.

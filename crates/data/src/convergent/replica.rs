@@ -211,9 +211,7 @@ impl OwnReplica {
     /// The numbers, locked.
     pub(crate) fn numbers(&self) -> MutexGuard<'_, Numbers> {
         let mut numbers = self.numbers.lock();
-        if numbers.is_shared {
-            self.enter_heard(&mut numbers);
-        }
+        self.enter_heard(&mut numbers);
         numbers
     }
 

@@ -58,7 +58,7 @@ impl ChangeStream<'_> {
             // In this order, as where the stream is trimmed.
             let trimming = others
                 .filter(|others| others.lacks(version))
-                .map(|others| (others, others.lock_trimming()));
+                .map(|others| (others, others.lock_lowering()));
             let mut holds = shared.stream_holds.lock();
             match &trimming {
                 Some((others, _)) => others.lower(version),

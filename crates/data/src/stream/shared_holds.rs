@@ -13,6 +13,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use isomer_storage::Version;
@@ -27,6 +28,8 @@ const NOTHING: Version = Version::MAX;
 const RAISED_AFTER: u64 = 1024;
 /// How often a file that is being written is read again.
 const READINGS: usize = 8;
+/// How long a reader waits for a process that trims.
+const LOWERING_TIMEOUT: Duration = Duration::from_millis(200);
 const START: &str = "hold-";
 
 /// The file of this process, and those of the others.
@@ -54,10 +57,16 @@ impl SharedHolds {
         }
     }
 
-    /// The lock under which the stream is trimmed and versions are lowered; none where the file system fails: then a
-    /// reader may find that what it held was trimmed.
+    /// The lock under which versions are lowered; none where another process keeps it for long, or the file system
+    /// fails: then a reader may find that what it held was trimmed.
+    pub(crate) fn lock_lowering(&self) -> Option<ProcessLock> {
+        let lock = self.locks.lock_within("trim", LOWERING_TIMEOUT);
+        lock.ok().flatten()
+    }
+
+    /// The same lock, under which the stream is trimmed; none while another process has it.
     pub(crate) fn lock_trimming(&self) -> Option<ProcessLock> {
-        self.locks.lock("trim").ok()
+        self.locks.try_lock("trim").ok().flatten()
     }
 
     /// Whether the others do not know yet that a version is needed.
@@ -65,7 +74,7 @@ impl SharedHolds {
         version < self.published.load(Ordering::Acquire)
     }
 
-    /// Lowers the published version. The caller holds [`SharedHolds::lock_trimming`].
+    /// Lowers the published version. The caller holds [`SharedHolds::lock_lowering`].
     pub(crate) fn lower(&self, version: Version) {
         if self.lacks(version) {
             self.publish(version);

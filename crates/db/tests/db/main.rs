@@ -14,6 +14,7 @@ mod planning;
 mod points;
 mod queries;
 mod readers;
+mod shared;
 mod spill;
 mod started;
 mod walks;

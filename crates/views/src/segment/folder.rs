@@ -19,6 +19,7 @@ use std::{
 use isomer_data::{DataStoreOptions, ProcessLock, ProcessLocks};
 use isomer_value::{DatabaseId, PropId};
 use isomer_vfs::{Seal, private_file, private_folder, sync_folder};
+use parking_lot::Mutex;
 
 use super::{Blocks, Head, SegmentError, Writer};
 use crate::{ViewKind, side::Side};
@@ -55,8 +56,17 @@ enum WriteAccess {
     /// While it holds the lock between processes, from its first need on.
     Elected {
         locks: Arc<ProcessLocks>,
-        held: OnceLock<ProcessLock>,
+        held: Mutex<Held>,
     },
+}
+
+/// The lock of the process that writes.
+#[derive(Debug)]
+enum Held {
+    NotYet,
+    Now(#[allow(dead_code)] ProcessLock),
+    /// The database is closed.
+    NoMore,
 }
 
 /// The folder of view files.
@@ -75,7 +85,7 @@ impl Folder {
             None => WriteAccess::Always,
             Some(locks) => WriteAccess::Elected {
                 locks: locks.clone(),
-                held: OnceLock::new(),
+                held: Mutex::new(Held::NotYet),
             },
         };
         Self {
@@ -96,14 +106,21 @@ impl Folder {
             WriteAccess::Always => true,
             WriteAccess::Never => false,
             WriteAccess::Elected { locks, held } => {
-                if held.get().is_none()
+                let mut held = held.lock();
+                if matches!(*held, Held::NotYet)
                     && let Ok(Some(lock)) = locks.try_lock("views")
                 {
-                    // Of two threads, one has taken it.
-                    let _ = held.set(lock);
+                    *held = Held::Now(lock);
                 }
-                held.get().is_some()
+                matches!(*held, Held::Now(_))
             }
+        }
+    }
+
+    /// The database is closed: another process may write.
+    pub(crate) fn let_go(&self) {
+        if let WriteAccess::Elected { held, .. } = &self.access {
+            *held.lock() = Held::NoMore;
         }
     }
 
