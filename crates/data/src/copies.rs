@@ -66,7 +66,7 @@ pub(crate) fn begin_epoch_of_copy(store: &DataStore) -> Result<(), DataError> {
     if store.engine().snapshot()?.get(COPY)?.is_none() {
         return Ok(());
     }
-    store.numbering().begin_epoch()?;
+    store.numbering().begin_epoch_alone()?;
     change_mark(store, false)
 }
 

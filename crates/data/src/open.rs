@@ -67,7 +67,11 @@ impl DataStore {
         let schema = Arc::new(Schema::load(read)?);
         let nodes = Extents::load(IdSpace::Nodes, read)?;
         let relationships = Extents::load(IdSpace::Relationships, read)?;
-        let counts = Counts::load(&*engine, read)?;
+        let mut counts = Counts::load(&*engine, read)?;
+        if options.process_locks.is_some() {
+            // Others may trim the stream up to their saved counts.
+            counts.advance(&*engine, &observers.counted, read.version())?;
+        }
         let statistics = Statistics::load(read)?;
         let own_replica = OwnReplica::load(read, options.process_locks.is_some())?;
         let replica_state = ReplicaState::load(read)?;

@@ -74,7 +74,7 @@ impl ProcessLocks {
                 ),
             )
         })?;
-        // Only the holder of `opening` changes the mode of its lock on `members`: nobody comes between.
+        // Only the holder of `opening` changes the mode of its lock on `members`.
         let members = LockFile::open(&folder.join("members"))?;
         let is_alone = members.try_lock(LockMode::Exclusive)?;
         let locks = Self {

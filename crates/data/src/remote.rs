@@ -1,7 +1,7 @@
 //! Commits of other processes on a shared database: what this process caches of the database is corrected before such
 //! a commit is visible here.
 //!
-//! Everything here runs while the engine applies a commit: it takes locks that nobody holds while calling the engine,
+//! Everything here runs while the engine applies a commit: it takes only locks that no thread holds while it calls the engine,
 //! and does not call the engine.
 
 use std::sync::{
@@ -110,8 +110,8 @@ impl Remote {
         }
     }
 
-    /// A commit of another process, of which the observers have heard, too, is about to become visible: whoever waits
-    /// for commits looks.
+    /// A commit of another process, of which the observers have heard, too, is about to become visible: threads
+    /// that wait for commits look.
     pub(crate) fn announce(&self, version: Version) {
         if let State::Open(caches) = &*self.state.read() {
             caches.signal.announce(version);

@@ -135,7 +135,7 @@ impl<'s> SchemaEditor<'s> {
             _alone: alone,
             _process: Some(process),
         };
-        // Left by a process that ended meanwhile.
+        // Left by a process that has ended.
         editor.drop_unfinished()?;
         Ok(Some(editor))
     }

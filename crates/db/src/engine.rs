@@ -271,7 +271,7 @@ const LOCKS: &str = "locks";
 fn join_processes(path: &Path) -> Result<Arc<ProcessLocks>> {
     ProcessLocks::join(&path.join(LOCKS)).map_err(|error| {
         let message = format!(
-            "opening the database `{}` beside other processes: {error}",
+            "joining the processes that have the database `{}` open: {error}",
             path.display()
         );
         Error::new(ErrorKind::Unavailable, message).with_source(error)

@@ -80,13 +80,14 @@ impl Numbering<'_> {
     /// # Errors
     /// [`DataError::Denied`] while transactions with convergent operations are under way; those of a commit.
     pub fn begin_epoch(self) -> Result<(), DataError> {
+        self.store.refuse_shared("a new epoch")?;
+        self.begin_epoch_alone()
+    }
+
+    /// The same, in a shared database while it is opened: no other process has it open.
+    pub(crate) fn begin_epoch_alone(self) -> Result<(), DataError> {
         if let Some(hooks) = self.store.hooks() {
             hooks.epoch_begun(self.store)?;
-        }
-        if self.store.is_shared() {
-            return Err(DataError::Denied(
-                "a new epoch begins only in a database that one process has open: open it exclusively".into(),
-            ));
         }
         let mut numbers = self.store.shared().own_replica.numbers();
         if !numbers.under_way.is_empty() {
@@ -99,7 +100,12 @@ impl Numbering<'_> {
         };
         (numbers.own, numbers.before) = (None, Some(own));
         numbers.restored = true;
-        self.reserve(&mut numbers)
+        self.reserve(&mut numbers)?;
+        if numbers.is_shared {
+            // Blocks are smaller from now on.
+            numbers.next = numbers.end;
+        }
+        Ok(())
     }
 
     /// A number for a transaction.

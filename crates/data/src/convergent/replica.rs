@@ -95,6 +95,16 @@ enum Heard {
     Settled(u32, u64, Version),
 }
 
+impl Heard {
+    fn is_replaced_by(&self, later: &Self) -> bool {
+        match (self, later) {
+            (Self::Reserved(one), Self::Reserved(other)) => one == other,
+            (Self::Settled(one, ..), Self::Settled(other, ..)) => one == other,
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     /// Whether several processes have the database open.
@@ -198,7 +208,13 @@ impl OwnReplica {
             }
             _ => Heard::Reserved(decode_numbers(value).ok_or_else(malformed)?.0),
         };
-        self.heard.lock().push(heard);
+        let mut all = self.heard.lock();
+        // A process that takes no numbers hears of many: what is out of date is replaced.
+        let known = all.iter_mut().find(|known| known.is_replaced_by(&heard));
+        match known {
+            Some(known) => *known = heard,
+            None => all.push(heard),
+        }
         Ok(())
     }
 

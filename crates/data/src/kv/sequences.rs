@@ -35,7 +35,11 @@ pub(crate) struct Block {
 impl Sequences {
     /// Another process dropped a bucket.
     pub(crate) fn note_dropped(&self, bucket: Option<Arc<str>>) {
-        self.dropped.lock().extend(bucket);
+        let mut dropped = self.dropped.lock();
+        let is_new = |bucket: &Arc<str>| !dropped.contains(bucket);
+        if let Some(bucket) = bucket.filter(is_new) {
+            dropped.push(bucket);
+        }
     }
 
     /// Forgets the blocks of buckets that other processes dropped.

@@ -1,4 +1,4 @@
-//! What the readers of this process need of the change stream of a shared database, told to the other processes.
+//! What the readers of this process need of the change stream of a shared database, published for the other processes.
 //!
 //! A process whose readers hold a part of the stream has a file `hold-N` among the locks of the database, which it keeps
 //! locked: the lowest version that it needs, and a check of it (16 bytes, big endian). A process that trims the stream
@@ -156,7 +156,7 @@ impl Drop for SharedHolds {
     }
 }
 
-/// The version in a file; 0, for the whole stream, where it cannot be told.
+/// The version in a file; 0, for the whole stream, where the file is malformed.
 fn read_version(path: &Path) -> io::Result<Version> {
     for _ in 0..READINGS {
         let bytes = std::fs::read(path)?;

@@ -87,7 +87,7 @@ fn plans_and_views_see_the_last_commit_of_another_process() {
     // An index that one process creates serves the plans of the other one.
     one.query("CREATE INDEX ages FOR (p:P) ON (p.age)").unwrap();
     let plan = other.query(format!("EXPLAIN {by_age}").as_str()).unwrap();
-    assert!(plan.plan().unwrap_or_default().contains("ages"));
+    assert!(plan.plan().unwrap_or_default().contains("IndexSeek"));
     assert_eq!(number(&other, by_age), number(&one, by_age));
     one.query("DROP INDEX ages").unwrap();
     assert_eq!(number(&other, by_age), number(&one, by_age));
