@@ -73,7 +73,7 @@ impl Eras<'_> {
         // A full disk does not prevent opening: files outside the database are then built again.
         match kept {
             Ok(false) => {}
-            // The history goes on while any process has the database open: so does its era.
+            // The history, and so its era, continues while any process has the database open.
             Ok(true) => match self.enter(own.opened, !self.store.opened_alone()) {
                 Ok(id) => own.id = Some(id),
                 Err(_) => own.lost = true,

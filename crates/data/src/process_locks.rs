@@ -14,7 +14,7 @@
 //! | `copy` | the process that copies the database |
 //! | `trim` | the process that trims the change stream, or begins to hold a part of it |
 //! | `hold-N` | the process whose readers need the change stream above the version in this file |
-//! | `name-H` | a program that holds a lock with a name of its own, whose hash is H |
+//! | `name-H` | a program that holds a lock with a name that it chose; H is a hash of it |
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! A database that several processes have open: each is a store over an engine of its own, and all commit to one log.
+//! A database that several processes have open: each is a store over a separate engine, and all commit to one log.
 
 mod histories;
 mod model;

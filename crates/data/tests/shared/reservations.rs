@@ -27,7 +27,7 @@ fn a_node(store: &DataStore, label: &str) -> isomer_value::NodeId {
     id
 }
 
-/// A name that was absent when a transaction looked, and that another process used meanwhile, is a conflict.
+/// A name that was absent when a transaction looked, and and that another process has used since, is a conflict.
 #[test]
 fn the_absence_of_a_name_is_observed_across_processes() {
     let database = SharedDatabase::new(false);
@@ -40,7 +40,7 @@ fn the_absence_of_a_name_is_observed_across_processes() {
     assert_eq!(error.kind(), ErrorKind::Retry);
 }
 
-/// A watch in one process gets the changes of another one, and needs no commit of its own.
+/// A watch in one process gets the changes of another one, and needs no own commit.
 #[test]
 fn a_watch_hears_of_other_processes() {
     let database = SharedDatabase::new(true);
@@ -113,7 +113,7 @@ fn what_a_process_holds_is_not_trimmed_by_another_one() {
     put(&one, "b", b"k", b"0");
     let since = one.engine().version();
     let mut watch = one.watch("b", Watched::All, Some(since)).expect("watched");
-    // Far more than what is retained for nobody.
+    // Far more than what is retained without readers.
     for number in 0..13_000_u32 {
         let mut tx = other.begin(Access::Write).expect("begun");
         tx.kv_mut()

@@ -71,7 +71,7 @@ pub struct DirectoryLock {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // Before a thread of this process goes on.
+        // Before another thread of this process continues.
         drop(self.process.take());
         self.locks.held.lock().remove(&self.name);
         self.locks.let_go.notify_all();

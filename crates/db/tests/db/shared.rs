@@ -1,4 +1,4 @@
-//! A database that several processes have open: two handles with engines of their own stand for two processes.
+//! A database that several processes have open: two handles with separate engines, as in two processes.
 
 use std::{
     collections::BTreeSet,
