@@ -4,6 +4,7 @@
 //! DIR/shared/       the shared log: the order of all commits (see the crate `shared-log`)
 //! DIR/MAINTENANCE   locked by the process that maintains the tables, holds its id
 //! DIR/FLUSH         asks that process to flush; removed by it
+//! DIR/BACKUP        locked by the process that makes a backup
 //! ```
 //!
 //! Every process applies all commits to memtables of its own. The *maintainer*, which holds the lock of `MAINTENANCE`,
@@ -35,7 +36,10 @@ pub use self::{
     follow::run,
     lease::{Lease, Taken},
     numbers::ManifestNumbers,
-    opening::{Entered, OpenedLog, check_log_exists, enter, open_log, open_tables, remove_own_log},
+    opening::{
+        Entered, OpenedLog, check_log_exists, enter, lock_backup, open_log, open_tables,
+        remove_own_log,
+    },
     verify::{log_statistics, verify},
     wal::{SharedWal, Wal},
 };
