@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_shared_log::SharedLog;
+use isomer_shared_log::{LogProcess, SharedLog};
 use isomer_storage::sync::{MutexGuard, RwLock};
 use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, MAX_KEY_BYTES, MAX_VALUE_BYTES,
@@ -277,6 +277,14 @@ impl LsmBackend {
     /// Follows the process that maintains the tables, or takes over, as a background thread does if there are threads.
     pub fn follow(&self) -> Result<(), StorageError> {
         self.core.follow()
+    }
+
+    /// The processes that share the database, as far as they can be seen, and the one that maintains the tables.
+    pub fn processes(&self) -> (Vec<LogProcess>, Option<u32>) {
+        match self.core.wal.shared() {
+            Some(wal) => (wal.processes(), wal.lease.holder()),
+            None => (Vec::new(), None),
+        }
     }
 
     /// Whether this process maintains the tables.

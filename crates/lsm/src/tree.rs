@@ -602,6 +602,7 @@ impl Tree {
             if flushed.log_point.next > levels.log_point.next {
                 levels.log_point = flushed.log_point;
             }
+            let collected = self.collected(collected, levels.flushed);
             levels.collected_below = levels.collected_below.max(collected);
             levels.add_blobs(&self.files, &written.blobs)
         })
@@ -640,6 +641,15 @@ impl Tree {
     /// Makes compactions stop at the next key, so that background work can end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Versions below which may lack entries, once tables up to `flushed` have only those that are readable from `from`
+    /// on. A process that has applied less than the maintainer must not wait for versions that the tables do not have.
+    pub(crate) fn collected(&self, from: Version, flushed: Version) -> Version {
+        match self.files.options.shared {
+            true => from.min(flushed),
+            false => from,
+        }
     }
 
     /// Leaves the tables to another process. No compaction and no flush is running: they would write files.

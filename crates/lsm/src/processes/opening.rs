@@ -188,6 +188,7 @@ pub fn open_log(directory: &Path, options: &LsmOptions) -> Result<OpenedLog, Sto
         },
         segment_bytes: options.segment_bytes,
         disk: options.disk.clone(),
+        kind: options.process_kind.clone(),
         ..DirectoryOptions::default()
     };
     let log = DirectoryLog::open(&directory.join(open::SHARED), &log_options);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_shared_log::{LogError, SharedLog};
+use isomer_shared_log::{LogError, LogProcess, SharedLog};
 use isomer_storage::sync::{Condvar, Mutex};
 use isomer_storage::{LogPoint, StorageError, Version};
 
@@ -137,6 +137,12 @@ impl SharedWal {
         self.numbers
             .as_ref()
             .is_none_or(|numbers| numbers.newest() > known)
+    }
+
+    /// The processes that have the log open for writing, if they can be seen.
+    pub fn processes(&self) -> Vec<LogProcess> {
+        let numbers = self.numbers.as_ref();
+        numbers.map_or_else(Vec::new, |numbers| numbers.processes())
     }
 
     /// Publishes the sequence of a manifest that is durable.

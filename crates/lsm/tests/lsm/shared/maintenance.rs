@@ -30,6 +30,10 @@ fn a_follower_adopts_tables_and_takes_over() {
     let first = open(folder.path(), &options);
     let second = open(folder.path(), &options);
     assert!(first.maintains() && !second.maintains());
+    let (processes, maintainer) = second.processes();
+    assert_eq!(processes.len(), 2);
+    assert!(processes.iter().all(|process| process.kind == "library"));
+    assert_eq!(maintainer, Some(std::process::id()));
     commit(&first, &[(b"a", b"1"), (b"b", b"1")]);
     assert_eq!(commit(&second, &[(b"b", b"2")]), 2);
     let error = second.compact().expect_err("not the maintainer");
@@ -386,6 +390,37 @@ fn large_commits_are_whole() {
     maintainer.flush().expect("flushed");
     maintainer.compact_all().expect("merged");
     engines.iter().for_each(assert_sound);
+}
+
+/// A follower goes through several memtables while it applies a large commit. Tables that hold everything before that
+/// commit replace none of them.
+#[test]
+fn parts_of_a_large_commit_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let large = LsmOptions {
+        memtable_bytes: 64 << 20,
+        ..small(false)
+    };
+    let first = open(folder.path(), &large);
+    let second = open(folder.path(), &small(false));
+    commit(&first, &[(b"before", b"1")]);
+    first.flush().expect("flushed");
+    let mut transaction = first.begin().expect("begins");
+    for number in 0..3000_u32 {
+        transaction
+            .put(&number.to_be_bytes(), &[3; 100])
+            .expect("fits");
+    }
+    transaction.commit(Durability::Buffered).expect("committed");
+    assert_eq!(all_seen(&second), 3001);
+    assert!(detail(&second, "sealed_memtables") > 1);
+    second.follow().expect("follows");
+    assert_eq!(detail(&second, "adopted_tables"), 1);
+    assert_eq!(all_seen(&second), 3001);
+    first.flush().expect("flushed");
+    second.follow().expect("follows");
+    assert_eq!(detail(&second, "sealed_memtables"), 0);
+    assert_eq!(all_seen(&second), 3001);
 }
 
 /// Records, tables and copies of an encrypted database hold nothing that can be read without the key.
