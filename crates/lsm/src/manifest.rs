@@ -19,7 +19,7 @@
 //! One file defines what belongs together: a table, a blob file or a log segment that it names and that is
 //! missing or was replaced is detected, whatever other files were replaced. Format 1, of version 0.1.0, does
 //! not name segments; it is not written any more. Format 3 belongs to a database whose log is shared by several
-//! processes; databases with a log of their own are written in format 2.
+//! processes; databases with a private log are written in format 2.
 //!
 //! A table of 32 MiB takes about 150 bytes here, so a change costs far less than the data it refers to.
 
@@ -65,7 +65,7 @@ pub(crate) struct Stored {
     pub(crate) jobs: Vec<Job>,
     /// The other files of the database; `None` in format 1.
     pub(crate) whole: Option<Whole>,
-    /// The place in the shared log behind everything in the tables; `None` where the database has a log of its own.
+    /// The place in the shared log behind everything in the tables; `None` where the database has a private log.
     pub(crate) log_point: Option<LogPoint>,
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use isomer_storage::{StorageError, Version};
 
-use super::{SharedWal, Taken};
+use super::{LeaseOutcome, SharedWal};
 use crate::{
     core::{Core, no_memory},
     memtable::Memtable,
@@ -20,7 +20,7 @@ const MIN_ASKING: usize = 2;
 /// Sealed memtables that a follower keeps before its writers wait.
 const MAX_SEALED: usize = 8;
 /// How long a follower waits for the maintainer before it reports an error.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The pause between two looks while waiting.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 /// The least pause between two looks of the background thread.
@@ -60,8 +60,11 @@ impl Core {
         if wal.may_be_newer(self.tree.sequence()) {
             self.adopt_newer(wal)?;
         }
-        if !self.options.read_only && !self.is_poisoned() && wal.lease.try_take()? == Taken::Here {
-            // Nobody else writes the manifest from here on. Until this process has applied everything that is in its
+        if !self.options.read_only
+            && !self.is_poisoned()
+            && wal.lease.try_take()? == LeaseOutcome::Here
+        {
+            // No other process writes the manifest from here on. Until this process has applied everything that is in its
             // tables, it only has the lease.
             if self.adopt_newer(wal)? {
                 self.tree.begin_maintenance()?;
@@ -159,7 +162,7 @@ impl Core {
             if self.tree.maintains() {
                 return self.make_room(last, need);
             }
-            if began.elapsed() >= PATIENCE {
+            if began.elapsed() >= MAX_WAIT {
                 return Err(self.no_flush(wal, "the memory for commits is full"));
             }
             std::thread::sleep(LOOK_PAUSE);
@@ -188,7 +191,7 @@ impl Core {
             if !std::mem::replace(&mut asked, true) {
                 wal.lease.request_flush()?;
             }
-            if began.elapsed() >= PATIENCE {
+            if began.elapsed() >= MAX_WAIT {
                 return Err(self.no_flush(wal, "commits are not in tables yet"));
             }
             std::thread::sleep(LOOK_PAUSE);
@@ -206,7 +209,7 @@ impl Core {
             Some(pid) => format!("process {pid}"),
             None => "another process".to_owned(),
         };
-        let (place, seconds) = (self.directory.display(), PATIENCE.as_secs());
+        let (place, seconds) = (self.directory.display(), MAX_WAIT.as_secs());
         StorageError::Unavailable(format!(
             "{what}, and {holder}, which maintains the tables of `{place}`, has not flushed for {seconds} s: let it continue, or end it"
         ))

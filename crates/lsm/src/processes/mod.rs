@@ -7,7 +7,7 @@
 //! DIR/BACKUP        locked by the process that makes a backup
 //! ```
 //!
-//! Every process applies all commits to memtables of its own. The *maintainer*, which holds the lock of `MAINTENANCE`,
+//! Every process applies all commits to its memtables. The *maintainer*, which holds the lock of `MAINTENANCE`,
 //! flushes and compacts, and publishes a manifest with the place in the shared log behind what the tables hold. The
 //! others *follow*: they adopt a newer manifest as soon as they have applied everything that is in its tables, and drop
 //! the memtables that it contains. They write, rename and remove nothing. The operating system releases the lock when
@@ -34,7 +34,7 @@ mod wal;
 pub use self::{
     copy::copy_log,
     follow::run,
-    lease::{Lease, Taken},
+    lease::{Lease, LeaseOutcome},
     numbers::ManifestNumbers,
     opening::{
         Entered, OpenedLog, check_log_exists, enter, lock_backup, open_log, open_tables,

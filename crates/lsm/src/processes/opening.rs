@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// How long another process may have the database for itself before it counts as in use.
-const PATIENCE: Duration = Duration::from_millis(300);
+const MAX_WAIT: Duration = Duration::from_millis(300);
 /// The same while it makes the database, or converts it.
-const MAKING_PATIENCE: Duration = Duration::from_secs(30);
+const MAX_MAKING_WAIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(2);
 /// The file that a process locks while it makes a backup.
 const BACKUP: &str = "BACKUP";
@@ -93,8 +93,8 @@ fn enter_shared(directory: &Path, options: &LsmOptions) -> Result<Entered, Stora
             }
             Err(StorageError::InUse { path, pid }) => {
                 let patience = match is_being_made(directory, options)? {
-                    true => MAKING_PATIENCE,
-                    false => PATIENCE,
+                    true => MAX_MAKING_WAIT,
+                    false => MAX_WAIT,
                 };
                 if began.elapsed() >= patience {
                     return Err(StorageError::InUse { path, pid });

@@ -1,4 +1,4 @@
-//! The write-ahead log of a database: one of its own, or a shared one.
+//! The write-ahead log of a database: a private one, or a shared one.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +24,7 @@ const MARKS: u64 = 1024;
 
 /// Where commits are before they are in tables.
 pub enum Wal {
-    /// A log of its own: one process has the database open.
+    /// A private log: one process has the database open.
     Own(Box<Log>),
     /// A log that processes share. The layer above appends to it.
     Shared(SharedWal),
@@ -34,7 +34,7 @@ pub enum Wal {
 pub struct SharedWal {
     log: Arc<dyn SharedLog>,
     numbers: Option<Arc<dyn ManifestNumbers>>,
-    /// Who maintains the tables.
+    /// The right to maintain the tables.
     pub lease: Lease,
     applied: Mutex<Applied>,
     /// Whether records were applied since the last look at what other processes did.
@@ -214,7 +214,7 @@ pub fn log_error(error: LogError) -> StorageError {
 }
 
 impl Wal {
-    /// The own log.
+    /// The private log.
     ///
     /// # Errors
     /// `Unavailable` if the log is shared: the layer above writes to it, and must not write here.
@@ -283,7 +283,7 @@ impl Wal {
         }
     }
 
-    /// Removes parts of the own log that are not needed any more; those of a shared one are the layer above's.
+    /// Removes parts of the private log that are not needed any more; those of a shared one are the layer above's.
     pub fn tidy(&self, keep: Keep) -> Result<(), Failure> {
         match self {
             Self::Own(log) => log.tidy(keep),
@@ -311,7 +311,7 @@ impl Wal {
         }
     }
 
-    /// Creates segments of the own log in advance.
+    /// Creates segments of the private log in advance.
     pub fn prepare(&self) -> Result<(), StorageError> {
         match self {
             Self::Own(log) => log.prepare(),

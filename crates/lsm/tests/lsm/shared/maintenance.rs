@@ -477,7 +477,7 @@ fn assert_no_file_holds(folder: &std::path::Path, secret: &[u8]) {
     }
 }
 
-/// Copies and backups come from any process, and are databases with a log of their own.
+/// Copies and backups come from any process, and are databases with a private log.
 #[test]
 fn copies_and_backups() {
     let folder = tempfile::tempdir().expect("a folder");
