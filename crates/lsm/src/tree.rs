@@ -248,6 +248,8 @@ pub struct Tree {
     pub(crate) flushed_bytes: AtomicU64,
     doomed: Mutex<Vec<Doomed>>,
     stop: AtomicBool,
+    /// Whether compactions stop so that another process can maintain the tables.
+    yields: AtomicBool,
     /// Whether this process may write the manifest, and remove files.
     maintains: AtomicBool,
     on_change: OnChange,
@@ -341,6 +343,7 @@ impl Tree {
             flushed_bytes: AtomicU64::new(0),
             doomed: Mutex::default(),
             stop: AtomicBool::new(false),
+            yields: AtomicBool::new(false),
             maintains: AtomicBool::new(writes),
             on_change,
         };
@@ -652,6 +655,11 @@ impl Tree {
         }
     }
 
+    /// Makes compactions stop at the next key while `yields`.
+    pub(crate) fn set_yields(&self, yields: bool) {
+        self.yields.store(yields, Ordering::Relaxed);
+    }
+
     /// Leaves the tables to another process. No compaction and no flush is running: they would write files.
     pub(crate) fn end_maintenance(&self) {
         let _editing = self.editing.lock();
@@ -745,7 +753,7 @@ impl Tree {
     }
 
     pub(crate) fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.yields.load(Ordering::Relaxed)
     }
 
     /// The current files of the levels, by name, and the manifest's contents. The files stay while the levels

@@ -27,6 +27,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 /// How often an idle process looks: whether the maintainer has ended, or has published tables that free disk space.
 const IDLE_PAUSE: Duration = Duration::from_secs(10);
+/// A process that has applied nothing for this long, although the log has more, lets another one maintain the tables: its
+/// part above this engine may have failed.
+const MAX_LAG: Duration = Duration::from_secs(10);
 /// How often a maintainer with unflushed commits looks whether it is asked to flush.
 const ASKED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -62,6 +65,7 @@ impl Core {
         }
         if !self.options.read_only
             && !self.is_poisoned()
+            && !wal.lags.load(Ordering::Relaxed)
             && wal.lease.try_take()? == LeaseOutcome::Here
         {
             // No other process writes the manifest from here on. Until this process has applied everything that is in its
@@ -240,6 +244,7 @@ pub fn run(core: &Core) {
     let Some(wal) = core.wal.shared() else {
         return;
     };
+    let mut progress = (wal.applied().next, Instant::now());
     loop {
         let pause = match core.tree.maintains() && !core.has_nothing() {
             true => ASKED_PAUSE,
@@ -252,10 +257,27 @@ pub fn run(core: &Core) {
             core.end_maintenance();
             return;
         }
+        if lags(wal, &mut progress) {
+            wal.lags.store(true, Ordering::Relaxed);
+            core.end_maintenance();
+        } else {
+            wal.lags.store(false, Ordering::Relaxed);
+        }
         if let Err(error) = core.follow() {
             // Reads and commits go on with the tables from before. It is retried.
             core.note_merge_trouble(&error);
         }
         wal.pause(MIN_PAUSE);
     }
+}
+
+/// Whether the log has more than this process has applied, and nothing was applied for long. `progress` has the position
+/// that was applied, and when it was seen first.
+fn lags(wal: &SharedWal, progress: &mut (u64, Instant)) -> bool {
+    let applied = wal.applied().next;
+    let has_more = wal.log().end().is_ok_and(|end| end > applied);
+    if progress.0 != applied || !has_more {
+        *progress = (applied, Instant::now());
+    }
+    progress.1.elapsed() >= MAX_LAG
 }

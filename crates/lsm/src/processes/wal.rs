@@ -41,6 +41,8 @@ pub struct SharedWal {
     is_active: AtomicBool,
     activity: Mutex<Activity>,
     active: Condvar,
+    /// Whether this process has not applied for long what is in the log: it does not maintain the tables then.
+    pub lags: AtomicBool,
     /// Tables adopted from other processes, for statistics.
     pub adoptions: AtomicU64,
 }
@@ -79,6 +81,7 @@ impl SharedWal {
             is_active: AtomicBool::new(false),
             activity: Mutex::default(),
             active: Condvar::new(),
+            lags: AtomicBool::new(false),
             adoptions: AtomicU64::new(0),
         }
     }
