@@ -244,7 +244,7 @@ pub fn run(core: &Core) {
     let Some(wal) = core.wal.shared() else {
         return;
     };
-    let mut progress = (wal.applied().next, Instant::now());
+    let mut behind = None;
     loop {
         let pause = match core.tree.maintains() && !core.has_nothing() {
             true => ASKED_PAUSE,
@@ -257,7 +257,7 @@ pub fn run(core: &Core) {
             core.end_maintenance();
             return;
         }
-        if lags(wal, &mut progress) {
+        if lags(wal, &mut behind) {
             wal.lags.store(true, Ordering::Relaxed);
             core.end_maintenance();
         } else {
@@ -271,13 +271,19 @@ pub fn run(core: &Core) {
     }
 }
 
-/// Whether the log has more than this process has applied, and nothing was applied for long. `progress` has the position
-/// that was applied, and when it was seen first.
-fn lags(wal: &SharedWal, progress: &mut (u64, Instant)) -> bool {
+/// Whether the log has more than this process has applied, and nothing was applied for long. `behind` has the position
+/// that was applied, and since when the log is known to have more.
+fn lags(wal: &SharedWal, behind: &mut Option<(u64, Instant)>) -> bool {
     let applied = wal.applied().next;
-    let has_more = wal.log().end().is_ok_and(|end| end > applied);
-    if progress.0 != applied || !has_more {
-        *progress = (applied, Instant::now());
+    if wal.log().end().is_ok_and(|end| end <= applied) {
+        *behind = None;
+        return false;
     }
-    progress.1.elapsed() >= MAX_LAG
+    match behind {
+        Some((position, since)) if *position == applied => since.elapsed() >= MAX_LAG,
+        _ => {
+            *behind = Some((applied, Instant::now()));
+            false
+        }
+    }
 }
