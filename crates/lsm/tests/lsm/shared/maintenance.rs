@@ -1,8 +1,12 @@
 //! One process maintains the tables; the others adopt them, and take over.
 
 use std::{
-    fs,
-    sync::Arc,
+    fs, io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +16,7 @@ use isomer_storage::{
     Durability, Engine, KeyRange, Order, StorageError,
     conformance::{ALL, Random, scan},
 };
-use isomer_vfs::{RealDisk, keys::MasterKey};
+use isomer_vfs::{Call, FaultyDisk, RealDisk, keys::MasterKey};
 
 use super::{Map, all, assert_sound, commit, contents, open, small};
 
@@ -287,6 +291,54 @@ fn a_full_follower_asks_for_a_flush() {
     assert_sound(&second);
 }
 
+/// A maintainer that does not know which manifest is on the disk refuses further work, and lets another process go on.
+#[test]
+fn a_maintainer_that_gives_up_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fails = Arc::new(AtomicBool::new(false));
+    let is_due = fails.clone();
+    let fault = move |call: Call, path: &Path| {
+        let is_tables = path.ends_with("tables");
+        match call == Call::SyncFolder && is_tables && is_due.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("an injected fault")),
+            false => Ok(()),
+        }
+    };
+    let faulty = LsmOptions {
+        disk: Arc::new(FaultyDisk::new(Arc::new(RealDisk), Arc::new(fault))),
+        ..small(true)
+    };
+    let first = open(folder.path(), &faulty);
+    let second = open(folder.path(), &small(true));
+    commit(&first, &[(b"a", b"1")]);
+    assert!(first.maintains() && !second.maintains());
+    fails.store(true, Ordering::SeqCst);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !second.maintains() {
+        assert!(Instant::now() < until, "no process took over");
+        let _ = first.flush();
+        commit(&second, &[(b"b", b"2")]);
+    }
+    assert!(!first.maintains());
+    let mut transaction = match first.begin() {
+        Ok(transaction) => transaction,
+        Err(error) => {
+            assert!(error.to_string().contains("must be reopened"), "{error}");
+            return assert_second(&second);
+        }
+    };
+    transaction.put(b"c", b"3").expect("fits");
+    assert!(transaction.commit(Durability::Buffered).is_err());
+    assert_second(&second);
+}
+
+fn assert_second(engine: &LsmEngine) {
+    engine.flush().expect("flushed");
+    engine.compact_all().expect("merged");
+    assert!(engine.get_last(b"a").is_some() && engine.get_last(b"b").is_some());
+    assert_sound(engine);
+}
+
 /// Threads of several engines read and write while tables change hands.
 #[test]
 fn engines_with_threads_agree() {
@@ -464,7 +516,7 @@ fn an_encrypted_database_is_shared() {
     assert_eq!(all(&open(&copy, &alone)).len(), 3);
 }
 
-fn assert_no_file_holds(folder: &std::path::Path, secret: &[u8]) {
+fn assert_no_file_holds(folder: &Path, secret: &[u8]) {
     for entry in fs::read_dir(folder).expect("names") {
         let path = entry.expect("a name").path();
         if path.is_dir() {
@@ -564,20 +616,20 @@ fn copies_and_backups() {
 #[test]
 fn versions_are_kept_for_their_time() {
     let folder = tempfile::tempdir().expect("a folder");
-    let now = Arc::new(std::sync::atomic::AtomicU64::new(1_000_000));
+    let now = Arc::new(AtomicU64::new(1_000_000));
     let clock = now.clone();
     let options = LsmOptions {
         retention: isomer_lsm::Retention {
             versions_ms: 1000,
             ..isomer_lsm::Retention::default()
         },
-        clock: Arc::new(move || clock.load(std::sync::atomic::Ordering::SeqCst)),
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
         ..small(false)
     };
     let first = open(folder.path(), &options);
     let second = open(folder.path(), &options);
     for round in 0..100_u32 {
-        now.fetch_add(50, std::sync::atomic::Ordering::SeqCst);
+        now.fetch_add(50, Ordering::SeqCst);
         let version = commit(&first, &[(b"key", &round.to_be_bytes())]);
         drop(second.begin().expect("begins"));
         if round % 7 == 0 {
