@@ -101,7 +101,13 @@ impl ProcessLocks {
     pub fn opened(&self) -> io::Result<()> {
         let mut opening = self.opening.lock();
         if opening.is_some() {
-            self.members.lock(LockMode::Shared)?;
+            // No other process has it exclusively, as that takes the lock `opening`.
+            if !self.members.try_lock(LockMode::Shared)? {
+                return Err(io::Error::new(
+                    io::ErrorKind::WouldBlock,
+                    "a program that does not follow the protocol has locked `locks/members`",
+                ));
+            }
             *opening = None;
         }
         Ok(())
@@ -109,17 +115,16 @@ impl ProcessLocks {
 
     /// Keeps others from opening the database, if no other process has it open: for work at its end. The process is no
     /// member afterwards, with either result.
-    pub(crate) fn leave(&self) -> Option<ProcessLock> {
-        let opening = self.try_lock("opening").ok().flatten();
-        let alone = opening.filter(|_| {
-            let locked = self.members.try_lock(LockMode::Exclusive);
-            locked.unwrap_or(false)
-        });
-        if alone.is_none() {
-            // It is released at the end of the process in any case.
-            let _ = self.members.unlock();
+    pub(crate) fn leave(&self) -> Option<LastProcess<'_>> {
+        let leaving = Leaving(&self.members);
+        let opening = self.try_lock("opening").ok().flatten()?;
+        match self.members.try_lock(LockMode::Exclusive) {
+            Ok(true) => Some(LastProcess {
+                _leaving: leaving,
+                _opening: opening,
+            }),
+            _ => None,
         }
-        alone
     }
 
     /// Takes the lock with a name, unless another process, or another part of this one, has it.
@@ -159,6 +164,23 @@ impl ProcessLocks {
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+}
+
+/// The last process that has a database open, while it closes it: others wait to open it.
+pub(crate) struct LastProcess<'l> {
+    // Released in this order.
+    _leaving: Leaving<'l>,
+    _opening: ProcessLock,
+}
+
+/// Ends the membership when it is dropped, with any outcome.
+struct Leaving<'l>(&'l LockFile);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        // It is released at the end of the process in any case.
+        let _ = self.0.unlock();
     }
 }
 
@@ -218,8 +240,10 @@ mod tests {
         assert!(first.leave().is_none(), "the second one is open");
         let last = second.leave();
         assert!(last.is_some());
-        drop((first, second, last));
+        drop(last);
+        // Also while the handles of the others still exist.
         assert!(ProcessLocks::join(&path).expect("again").was_alone());
+        drop((first, second));
     }
 
     #[test]
