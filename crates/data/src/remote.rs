@@ -1,8 +1,8 @@
 //! Commits of other processes on a shared database: what this process caches of the database is corrected before such
 //! a commit is visible here.
 //!
-//! Everything here runs while the engine applies a commit: it takes only locks that no thread holds while it calls the engine,
-//! and does not call the engine.
+//! Everything here runs while the engine applies a commit: it takes only locks that no thread holds while it calls
+//! the engine, and does not call the engine.
 
 use std::sync::{
     Arc, OnceLock,

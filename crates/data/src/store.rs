@@ -274,7 +274,8 @@ impl DataStore {
         self.options().process_locks.is_some()
     }
 
-    /// Whether no other process has the database open while this one opens it: leftovers of earlier ones may be removed.
+    /// Whether no other process has the database open while this one opens it: leftovers of earlier ones may be
+    /// removed.
     pub fn opened_alone(&self) -> bool {
         let locks = self.options().process_locks.as_ref();
         locks.is_none_or(|locks| locks.was_alone())

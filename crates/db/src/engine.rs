@@ -257,7 +257,7 @@ fn check_unshared(options: &Builder, kind: EngineKind) -> Result<()> {
         Sharing::Shared => Err(Error::new(
             ErrorKind::Unsupported,
             format!(
-                "the engine {} cannot be shared by several processes: open it exclusively, or create a database of the engine {}",
+                "the engine {} cannot be shared by processes: open it exclusively, or create a database of the engine {}",
                 kind.name(),
                 EngineKind::Lsm.name()
             ),

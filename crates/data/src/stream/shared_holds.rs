@@ -1,6 +1,6 @@
 //! What the readers of this process need of the change stream of a shared database, published for the other processes.
 //!
-//! A process whose readers hold a part of the stream has a file `hold-N` among the locks of the database, which it keeps
+//! A process whose readers hold a part of the stream has a file `hold-N` among the locks of the database, and keeps it
 //! locked: the lowest version that it needs, and a check of it (16 bytes, big endian). A process that trims the stream
 //! reads these files, and removes those whose process has ended. Lowering a version, and trimming, exclude each other by
 //! the lock `trim`; a version is raised without it, now and then.

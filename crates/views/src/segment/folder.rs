@@ -1,8 +1,8 @@
 //! The folder of view files: `<database>/views/`.
 //!
 //! A file is named after its view (`adjacency-3-out`, `members-7`, `column-7-2-9`) with the suffix `.view`.
-//! It is written under a temporary name with the suffix `.P-N.new`, where P is random for each process, synced, and renamed, and the folder is
-//! synced: the final name always refers to a complete file, the old one or the new one.
+//! It is written under a temporary name with the suffix `.P-N.new`, where P is random for each process, synced, and
+//! renamed, and the folder is synced: the final name always refers to a complete file, the old one or the new one.
 //!
 //! Of the processes that share a database one writes and removes files, for as long as it is open: it holds the lock
 //! `views`. The others read them, and one of them takes over when it has ended.
