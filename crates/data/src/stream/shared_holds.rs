@@ -2,8 +2,8 @@
 //!
 //! A process whose readers hold a part of the stream has a file `hold-N` among the locks of the database, and keeps it
 //! locked: the lowest version that it needs, and a check of it (16 bytes, big endian). A process that trims the stream
-//! reads these files, and removes those whose process has ended. Lowering a version, and trimming, exclude each other by
-//! the lock `trim`; a version is raised without it, now and then.
+//! reads these files, and removes those whose process has ended. Lowering a version, and trimming, exclude each other
+//! by the lock `trim`; a version is raised without it, now and then.
 
 use std::{
     fs::File,
