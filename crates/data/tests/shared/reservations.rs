@@ -127,7 +127,7 @@ fn what_a_process_holds_is_not_trimmed_by_another_one() {
     for number in 0..13_000_u32 {
         let change = watch.next_change().expect("nothing was forgotten");
         let KvChangeKind::Put { value, .. } = change.kind else {
-            panic!("{change:?}");
+            panic!("no other change was made");
         };
         assert_eq!(value, Value::Bytes(number.to_be_bytes()[..].into()));
     }
