@@ -1,4 +1,4 @@
-//! The short commands: tidy, bench, bench-peers, soak and others.
+//! The short commands: tidy, bench, bench-peers, soak, soak-shared and others.
 
 use std::{
     process::Command,
@@ -154,6 +154,18 @@ fn memory_soak(minutes: u64, seed: Option<u64>) -> Result<bool> {
         .args(["--minutes", &minutes.to_string()])
         .args(["--seed", &seed.unwrap_or(1).to_string()])
         .arg(workspace::target_dir().join("release").join("isomer"));
+    succeeds(&mut command)
+}
+
+/// The test of processes on one shared log, with more kills.
+pub fn soak_shared(kills: u64, seed: u64) -> Result<bool> {
+    let mut command = workspace::cargo();
+    command
+        .args(["test", "--locked", "-p", "isomer-shared-log"])
+        .args(["--test", "processes", "--", "--nocapture"])
+        .args(["--test-threads", "1"])
+        .env("ISOMER_KILLS", kills.to_string())
+        .env("ISOMER_TEST_SEED", seed.to_string());
     succeeds(&mut command)
 }
 

@@ -1,5 +1,5 @@
 //! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | console | reference | memory |
-//! kills | interface | soak`.
+//! kills | interface | soak | soak-shared`.
 //!
 //! Kept light (argument parsing, JSON, errors), because it is built before anything else can run.
 
@@ -44,7 +44,7 @@ use clap::{Parser, Subcommand};
     version,
     after_help = "Not part of `cargo xtask test`, because they run for 15 minutes or longer: \
                   `memory` (a whole network within 2 GiB), `kills` (a server under load, killed repeatedly), \
-                  `interface` (every route, many requests), `soak`, `bench` and `bench-peers`."
+                  `interface` (every route, many requests), `soak`, `soak-shared`, `bench` and `bench-peers`."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -136,6 +136,17 @@ enum Command {
         #[arg(long = "suite", value_name = "NAME")]
         suites: Vec<String>,
     },
+    /// Kills (kill -9) and stops (SIGSTOP) processes on one shared log at random moments, and checks that every
+    /// acknowledged record is there once, where it was acknowledged
+    #[command(after_help = "Example: cargo xtask soak-shared --kills 500 --seed 7")]
+    SoakShared {
+        /// Rounds of kills, for each number of processes (2 and 8)
+        #[arg(long, default_value_t = 500)]
+        kills: u64,
+        /// Random seed
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -154,6 +165,7 @@ fn main() -> ExitCode {
             seed,
             suites,
         } => commands::soak(minutes, seed, &suites),
+        Command::SoakShared { kills, seed } => commands::soak_shared(kills, seed),
         Command::Console(options) => console::run(&options),
         Command::Reference => commands::reference(),
         Command::Memory(options) => memory::run(&options),

@@ -532,3 +532,19 @@ fn the_change_stream_may_be_trimmed_while_it_is_checked() {
     assert_eq!(found.unwrap(), Vec::<String>::new());
     assert!(seen.len() == 1 && seen[0] > before, "{seen:?}");
 }
+
+/// The stream says that a bucket was dropped; it does not say which reverse entries a later one with its name has.
+#[test]
+fn a_reversible_bucket_that_was_made_again_is_sound() {
+    let store = sound();
+    for value in [b"first", b"other"] {
+        let mut tx = store.begin(Access::Write).unwrap();
+        tx.kv_mut().drop_bucket("emails").unwrap();
+        let options = BucketOptions::reversible();
+        tx.kv_mut().create_bucket("emails", options).unwrap();
+        tx.kv_mut().put("emails", b"ada", value).unwrap();
+        tx.commit().unwrap();
+    }
+    let found = check(&store, &mut |_, _| Verdict::Continue).unwrap();
+    assert!(found.is_empty(), "{found:?}");
+}

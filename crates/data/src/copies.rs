@@ -11,30 +11,42 @@ use std::path::Path;
 use isomer_layout::{DataError, keyspace::COPY};
 use isomer_storage::{Durability, StorageError};
 
-use crate::DataStore;
+use crate::{DataStore, ProcessLock, schema_change::unlockable};
 
 /// The mark in the database, until dropped.
-struct CopyMark<'a>(&'a DataStore);
+struct CopyMark<'a> {
+    store: &'a DataStore,
+    /// Held among the processes of a shared database: the mark of one must not be removed by another.
+    _process: Option<ProcessLock>,
+}
 
 impl<'a> CopyMark<'a> {
     /// Marks the database, unless it is marked for another copy.
     fn set(store: &'a DataStore) -> Result<Self, DataError> {
+        let locks = store.options().process_locks.as_ref();
+        let process = locks
+            .map(|locks| locks.lock("copy"))
+            .transpose()
+            .map_err(unlockable)?;
         let mut copies = store.shared().copies.0.lock();
         if *copies == 0 {
             change_mark(store, true)?;
         }
         *copies += 1;
-        Ok(Self(store))
+        Ok(Self {
+            store,
+            _process: process,
+        })
     }
 }
 
 impl Drop for CopyMark<'_> {
     fn drop(&mut self) {
-        let mut copies = self.0.shared().copies.0.lock();
+        let mut copies = self.store.shared().copies.0.lock();
         *copies -= 1;
         if *copies == 0 {
             // A leftover mark only begins an unnecessary epoch.
-            let _ = change_mark(self.0, false);
+            let _ = change_mark(self.store, false);
         }
     }
 }
@@ -54,7 +66,7 @@ pub(crate) fn begin_epoch_of_copy(store: &DataStore) -> Result<(), DataError> {
     if store.engine().snapshot()?.get(COPY)?.is_none() {
         return Ok(());
     }
-    store.numbering().begin_epoch()?;
+    store.numbering().begin_epoch_alone()?;
     change_mark(store, false)
 }
 

@@ -1,12 +1,14 @@
 //! Counts are kept up to date, stored, and counted again.
 
 use isomer_layout::{DataError, keyspace::COUNTS, stream::change::Counted};
-use isomer_storage::{Durability, Version};
+use isomer_storage::{Durability, GuardMode, StorageError, Version};
 use isomer_value::{LabelId, TypeId};
 
 use crate::{
     DataStore,
-    counts::{A_LITTLE, BYTES_BETWEEN_SAVES, COMMITS_BETWEEN_SAVES, Piece, ReportedCounts},
+    counts::{A_LITTLE, BYTES_BETWEEN_SAVES, COMMITS_BETWEEN_SAVES, Counts, Piece, ReportedCounts},
+    footprint::Item,
+    schema_change::unlockable,
 };
 
 /// The counts of nodes and relationships of an open store: kept up to date by commits, and stored from time to time.
@@ -89,6 +91,11 @@ impl CountKeeper<'_> {
     pub(crate) fn save_by(self, piece: Piece) -> Result<bool, DataError> {
         // One at a time: an older version must not overwrite a newer one, at which the trimmed stream begins.
         let _saving = self.store.shared().saving.lock();
+        let others = self.store.shared().shared_holds.as_ref();
+        let trimming = others.map(|others| (others, others.lock_trimming()));
+        if matches!(trimming, Some((_, None))) {
+            return Ok(true); // another process saves its counts at the moment
+        }
         // Locked until the stream is trimmed: a hold that is taken afterwards sees the trimmed stream.
         let mut holds = self.store.shared().stream_holds.lock();
         let (version, value) = {
@@ -105,15 +112,26 @@ impl CountKeeper<'_> {
             (counts.version, counts.value())
         };
         let total_bytes = self.store.shared().since_save.lock().total_bytes;
-        let upto = holds.trim_limit(version, total_bytes, self.store.options());
+        let held = trimming.as_ref().map(|(others, _)| others.of_others());
+        let held = held.transpose().map_err(unlockable)?.unwrap_or_default();
+        let options = self.store.options();
+        let upto = holds.trim_limit(version, total_bytes, options, &held);
         let mut tx = self.store.engine().begin()?;
+        if self.store.is_shared() && Counts::stored(&*tx)?.version >= version {
+            return Ok(true); // another process was faster
+        }
+        tx.guard(Item::SavedCounts.granule(), GuardMode::Write);
         tx.put(COUNTS, &value)?;
         for (key, value) in self.store.statistics().to_store() {
             tx.put(&key, &value)?;
         }
         // Recorded before the stream is trimmed: after a crash in between, the next opening trims it.
         self.store.eras().enter_trimmed(&mut *tx, upto)?;
-        tx.commit(Durability::Buffered)?;
+        match tx.commit(Durability::Buffered) {
+            // Another process saved its counts, or its era, at the same time: the next commits save again.
+            Err(StorageError::Conflict { .. }) => return Ok(true),
+            committed => committed?,
+        };
         if upto > 0 {
             self.store.engine().trim_stream(upto)?;
         }

@@ -42,6 +42,8 @@ pub(crate) const A_LITTLE: Piece = Piece {
 };
 /// Changes kept for readers of older versions.
 const RECENT: usize = 1024;
+/// Reported changes kept until the counts are asked for: beyond, the older ones are summed up.
+const MAX_REPORTED: usize = 4 * RECENT;
 
 /// The counts as of `version`.
 #[derive(Debug, Default)]
@@ -69,6 +71,8 @@ pub(crate) struct Reports {
     /// Commits above this version are reported; `None` once a reported commit did not happen, or may not have.
     pub(crate) after: Option<Version>,
     pub(crate) changes: VecDeque<(Version, Deltas)>,
+    /// The sum of the changes before those, up to a version.
+    summed: Option<(Version, Deltas)>,
 }
 
 impl ReportedCounts {
@@ -84,14 +88,30 @@ impl ReportedCounts {
         let mut reports = self.0.lock();
         match codec::counts(stream) {
             Ok(changes) if changes.is_empty() => {}
-            Ok(changes) => reports.changes.push_back((version, changes)),
+            Ok(changes) => reports.push(version, changes),
             Err(_) => reports.after = None,
         }
     }
 
     pub(crate) fn abandoned(&self) {
         let mut reports = self.0.lock();
-        (reports.after, reports.changes) = (None, VecDeque::new());
+        *reports = Reports::default();
+    }
+}
+
+impl Reports {
+    /// Adds the changes of a commit. A process that neither commits nor counts hears of any number of them.
+    fn push(&mut self, version: Version, changes: Deltas) {
+        self.changes.push_back((version, changes));
+        if self.changes.len() > MAX_REPORTED
+            && let Some((version, oldest)) = self.changes.pop_front()
+        {
+            let (upto, sum) = self.summed.get_or_insert_default();
+            *upto = version;
+            oldest
+                .iter()
+                .for_each(|(counted, change)| sum.add(counted, change));
+        }
     }
 }
 
@@ -183,6 +203,11 @@ impl Counts {
             let versions = usize::try_from(read_upto - self.version).unwrap_or(usize::MAX);
             let most = piece.entries.min(versions);
             let entries = engine.stream(self.version, most, piece.bytes, false)?;
+            // Another process may have trimmed what is missing here.
+            if engine.stream_trimmed()? > self.version {
+                *self = Self::count(&*engine.snapshot()?)?;
+                return Ok(false);
+            }
             let is_far = entries.last().is_none_or(|last| last.version >= read_upto);
             for entry in entries {
                 if entry.version > read_upto {
@@ -214,6 +239,15 @@ impl Counts {
 
     /// Takes the reported commits up to `version`, except those that were read from the stream.
     pub(crate) fn take(&mut self, mut reports: MutexGuard<'_, Reports>, version: Version) {
+        if let Some((upto, sum)) = reports.summed.take()
+            && upto > self.version
+        {
+            // Versions before it are not known any more.
+            sum.iter()
+                .for_each(|(counted, change)| self.numbers.add(counted, change));
+            self.recent.clear();
+            (self.version, self.recent_from) = (upto, upto);
+        }
         while let Some((reported_version, _)) = reports.changes.front()
             && *reported_version <= version
         {

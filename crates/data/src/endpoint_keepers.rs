@@ -27,7 +27,7 @@ impl DataStore {
     /// create it by a statement, under another name; [`DataError::Limit`] for a name that is too long; those of a
     /// commit.
     pub fn keep_endpoints(&self, type_name: &str, keep: bool) -> Result<(), DataError> {
-        let editor = SchemaEditor::begin(self);
+        let editor = SchemaEditor::begin(self)?;
         let name = default_keeper(type_name);
         let is_kept = || {
             let mut keepers = self.endpoint_keepers().into_iter();
@@ -71,8 +71,10 @@ impl SchemaEditor<'_> {
         name: Option<&str>,
     ) -> Result<(), DataError> {
         let type_id = TypeId(self.store.intern(NameKind::Type, type_name)?);
-        let mut keepers = self.store.shared().keepers.write();
-        if name == Some("") && keepers.contains_key(&type_id) {
+        // Not locked during the commit, before which those of other processes are entered; this editor alone changes
+        // them.
+        let keepers = &self.store.shared().keepers;
+        if name == Some("") && keepers.read().contains_key(&type_id) {
             return Ok(());
         }
         let mut tx = self.store.engine().begin()?;
@@ -81,6 +83,7 @@ impl SchemaEditor<'_> {
             None => tx.delete(&keyspace::keeper(type_id))?,
         }
         tx.commit(Durability::Synced)?;
+        let mut keepers = keepers.write();
         match name {
             Some(name) => keepers.insert(type_id, name.into()),
             None => keepers.remove(&type_id),

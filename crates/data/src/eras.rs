@@ -5,9 +5,9 @@ use isomer_layout::{
     keyspace::LINEAGE,
     lineage::{EraId, Lineage},
 };
-use isomer_storage::{Durability, Version};
+use isomer_storage::{Durability, GuardMode, Version};
 
-use crate::DataStore;
+use crate::{DataStore, footprint::Item, small_commit::commit_small};
 
 /// The eras of an open store: which versions belong to the history that it is in.
 #[derive(Clone, Copy)]
@@ -50,8 +50,8 @@ impl Eras<'_> {
         if let Some(id) = own.id {
             return Ok(id);
         }
-        // Everything since the opening was committed by it.
-        let id = self.enter(own.opened)?;
+        // Everything since the opening was committed by it, or by processes that share the database.
+        let id = self.enter(own.opened, self.store.is_shared())?;
         (own.id, own.lost) = (Some(id), false);
         Ok(id)
     }
@@ -73,7 +73,8 @@ impl Eras<'_> {
         // A full disk does not prevent opening: files outside the database are then built again.
         match kept {
             Ok(false) => {}
-            Ok(true) => match self.enter(own.opened) {
+            // The history, and so its era, continues while any process has the database open.
+            Ok(true) => match self.enter(own.opened, !self.store.opened_alone()) {
                 Ok(id) => own.id = Some(id),
                 Err(_) => own.lost = true,
             },
@@ -96,13 +97,18 @@ impl Eras<'_> {
         drop(outcome);
     }
 
-    fn enter(self, first: Version) -> Result<EraId, DataError> {
-        let mut tx = self.store.engine().begin()?;
-        let mut lineage = Lineage::load(&*tx)?;
-        let id = lineage.begin(first);
-        tx.put(LINEAGE, &lineage.encode())?;
-        tx.commit(Durability::Buffered)?;
-        Ok(id)
+    /// A new era; with `joins`, the newest one where there is any.
+    fn enter(self, first: Version, joins: bool) -> Result<EraId, DataError> {
+        commit_small(&**self.store.engine(), Durability::Buffered, |tx| {
+            let mut lineage = Lineage::load(tx)?;
+            if let Some(newest) = lineage.newest().filter(|_| joins) {
+                return Ok(newest);
+            }
+            let id = lineage.begin(first);
+            tx.put(LINEAGE, &lineage.encode())?;
+            tx.guard(Item::Eras.granule(), GuardMode::Write);
+            Ok(id)
+        })
     }
 
     /// Records in a transaction that the change stream will be trimmed up to `version`.
@@ -115,6 +121,7 @@ impl Eras<'_> {
         if lineage.trimmed < version {
             lineage.trimmed = version;
             tx.put(LINEAGE, &lineage.encode())?;
+            tx.guard(Item::Eras.granule(), GuardMode::Write);
         }
         Ok(())
     }

@@ -24,9 +24,11 @@ impl DataStore {
     /// Begins a bulk load.
     ///
     /// # Errors
-    /// [`DataError::Unsupported`] in a replica: a load is not replicated.
+    /// [`DataError::Unsupported`] in a replica, where a load is not replicated, and in a shared database, whose other
+    /// processes would not hear of it.
     pub fn begin_ingest(&self) -> Result<Ingest, DataError> {
         self.refuse_in_replica()?;
+        self.refuse_shared("a bulk load")?;
         Ok(Ingest {
             store: self.clone(),
             _hold: self.change_stream().hold_firmly(self.engine().version()),

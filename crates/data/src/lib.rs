@@ -38,9 +38,12 @@ pub mod internals;
 mod kv;
 mod observer;
 mod open;
+mod process_locks;
 mod read;
+mod remote;
 mod replicated;
 mod schema_change;
+mod small_commit;
 mod spill;
 mod statistics;
 mod store;
@@ -113,6 +116,7 @@ pub use kv::{
     Watcher,
 };
 pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
+pub use process_locks::{ProcessLock, ProcessLocks};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels};
 pub use replicated::{Conflict, ConflictKind, Replication, ReplicationMut};
 pub use spill::{

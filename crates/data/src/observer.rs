@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use isomer_storage::{CommitHook, Version};
+use isomer_storage::{Commit, CommitHook, Version};
 use isomer_value::{LabelId, NodeId, RelId, TypeId};
 use parking_lot::RwLock;
 
-use crate::counts::ReportedCounts;
+use crate::{counts::ReportedCounts, remote::Remote};
 
 /// Follows every commit, in the order of the versions, before it is visible to readers. Runs on the thread that applies
 /// the commit: it delays all commits, and it must not read or write the store.
@@ -116,6 +116,8 @@ pub(crate) struct Observers {
     pub(crate) others: RwLock<Vec<Arc<dyn CommitObserver>>>,
     /// How the commits reported so far changed the counts.
     pub(crate) counted: ReportedCounts,
+    /// The commits of other processes.
+    pub(crate) remote: Remote,
 }
 
 impl CommitHook for Observers {
@@ -125,6 +127,13 @@ impl CommitHook for Observers {
             .read()
             .iter()
             .for_each(|observer| observer.committing(version, stream));
+    }
+
+    fn committing_remote(&self, commit: &Commit<'_>) {
+        // The caches first: observers use them.
+        self.remote.committing(commit);
+        self.committing(commit.version, commit.stream);
+        self.remote.announce(commit.version);
     }
 
     fn abandoned(&self, from: Version) {

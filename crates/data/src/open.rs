@@ -8,7 +8,8 @@ use isomer_layout::{
     keyspace::{FORMAT, FORMAT_VALUE, IDENTITY, IdSpace},
 };
 use isomer_storage::{
-    Durability, Engine, EngineTransaction, KeyRange, Order, Page, PageLimit, Read, StorageError,
+    Durability, Engine, EngineTransaction, GuardMode, KeyRange, Order, Page, PageLimit, Read,
+    StorageError,
 };
 use isomer_value::DatabaseId;
 use isomer_vfs::Seal;
@@ -21,15 +22,18 @@ use crate::{
     counts::Counts,
     extents::Extents,
     files::FileNumbers,
+    footprint::Item,
     graph::KeyHints,
-    kv::{BucketCache, Sequences, Signals},
+    kv::{BucketCache, Signals},
     observer::Observers,
+    remote::Caches,
     replicated::{ReplicaState, ReplicationHooks},
     schema_change::SchemaEditor,
     spill::SpillFolder,
     statistics::Statistics,
     store::{CurrentSchema, Hooks, Shared},
     store_state::Copies,
+    stream::shared_holds::SharedHolds,
 };
 
 impl DataStore {
@@ -63,10 +67,20 @@ impl DataStore {
         let schema = Arc::new(Schema::load(read)?);
         let nodes = Extents::load(IdSpace::Nodes, read)?;
         let relationships = Extents::load(IdSpace::Relationships, read)?;
-        let counts = Counts::load(&*engine, read)?;
+        let mut counts = Counts::load(&*engine, read)?;
+        if options.process_locks.is_some() {
+            // Others may trim the stream up to their saved counts.
+            counts.advance(&*engine, &observers.counted, read.version())?;
+        }
         let statistics = Statistics::load(read)?;
-        let own_replica = OwnReplica::load(read)?;
+        let own_replica = OwnReplica::load(read, options.process_locks.is_some())?;
         let replica_state = ReplicaState::load(read)?;
+        if options.process_locks.is_some() && (replica_state.is_on() || replica_state.is_joining())
+        {
+            return Err(DataError::Unsupported(
+                "this database is a replica, which only one process at a time can have open: open it exclusively".into(),
+            ));
+        }
         if hooks.is_none() && (replica_state.is_on() || replica_state.is_joining()) {
             return Err(DataError::Unsupported(
                 "this database is a replica, and its commits must be logged for the others: open it with a build that has replication (feature `replicas` of isomerdb)".into(),
@@ -92,6 +106,13 @@ impl DataStore {
             Seal::plain()
         };
         let spill = Arc::new(SpillFolder::sealed(&options.spill_folder, spill_seal));
+        let schema = Arc::new(RwLock::new(CurrentSchema {
+            catalog,
+            since,
+            changing: false,
+            later: Vec::new(),
+        }));
+        let shared_holds = options.process_locks.clone().map(SharedHolds::new);
         let store = Self {
             shared: Arc::new(Shared {
                 engine,
@@ -99,41 +120,66 @@ impl DataStore {
                 identity,
                 names,
                 interning: Mutex::new(()),
-                schema: RwLock::new(CurrentSchema {
-                    catalog,
-                    since,
-                    changing: false,
-                }),
+                schema,
                 schema_change: Mutex::new(()),
-                nodes,
-                relationships,
+                nodes: Arc::new(nodes),
+                relationships: Arc::new(relationships),
                 counts: Mutex::new(counts),
                 stream_holds: Mutex::default(),
+                shared_holds,
                 era: Mutex::default(),
                 observers,
                 gate: Arc::default(),
-                since_save: Mutex::default(),
+                since_save: Arc::default(),
                 saving: Mutex::new(()),
                 copies: Copies::default(),
-                sequences: Sequences::default(),
-                bucket_cache: BucketCache::new(since),
+                sequences: Arc::default(),
+                bucket_cache: Arc::new(BucketCache::new(since)),
                 files: FileNumbers::default(),
                 signal: Signals::default(),
                 spill,
                 key_hints: KeyHints::default(),
-                statistics,
-                own_replica,
+                statistics: Arc::new(statistics),
+                own_replica: Arc::new(own_replica),
                 replica_state,
-                keepers: RwLock::new(keepers),
+                keepers: Arc::new(RwLock::new(keepers)),
                 hooks,
             }),
         };
+        store
+            .shared
+            .observers
+            .remote
+            .open(Caches::of(&store.shared), since);
         store.eras().open();
         if !store.options().read_only {
-            begin_epoch_of_copy(&store)?;
-            SchemaEditor::begin(&store).drop_unfinished()?;
+            // A database that is open elsewhere may be marked because it is being copied.
+            if store.opened_alone() {
+                begin_epoch_of_copy(&store)?;
+            }
+            if let Some(editor) = SchemaEditor::begin_if_free(&store)? {
+                editor.drop_unfinished()?;
+            }
         }
         Ok(store)
+    }
+}
+
+impl Caches {
+    fn of(shared: &Shared) -> Self {
+        Self {
+            names: shared.names.clone(),
+            schema: shared.schema.clone(),
+            nodes: shared.nodes.clone(),
+            relationships: shared.relationships.clone(),
+            keepers: shared.keepers.clone(),
+            bucket_cache: shared.bucket_cache.clone(),
+            sequences: shared.sequences.clone(),
+            statistics: shared.statistics.clone(),
+            own_replica: shared.own_replica.clone(),
+            since_save: shared.since_save.clone(),
+            signal: shared.signal.0.clone(),
+        }
     }
 }
 
@@ -141,7 +187,7 @@ impl DataStore {
 fn claim(engine: &dyn Engine, read_only: bool) -> Result<DatabaseId, DataError> {
     let mut tx = engine.begin()?;
     match tx.get(FORMAT)? {
-        Some(value) if value == FORMAT_VALUE => return identity(tx, read_only),
+        Some(value) if value == FORMAT_VALUE => return identity(engine, tx, read_only),
         Some(value) if value.starts_with(&FORMAT_VALUE[..6]) => {
             let found = value.get(6).copied().unwrap_or_default();
             return Err(DataError::Unsupported(format!(
@@ -170,13 +216,22 @@ fn claim(engine: &dyn Engine, read_only: bool) -> Result<DatabaseId, DataError> 
     let id = DatabaseId::random();
     tx.put(FORMAT, FORMAT_VALUE)?;
     tx.put(IDENTITY, &id.0)?;
-    tx.commit(Durability::Synced)?;
-    Ok(id)
+    tx.guard(Item::Identity.granule(), GuardMode::Write);
+    match tx.commit(Durability::Synced) {
+        Ok(_) => Ok(id),
+        // Another process was faster.
+        Err(StorageError::Conflict { .. }) => claim(engine, read_only),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The identity of an existing database. Version 0.1.0 created databases without one: they get it at the first opening
 /// for writing, and have the one of all zeros until then, and on a disk that takes no commit.
-fn identity(mut tx: Box<dyn EngineTransaction>, read_only: bool) -> Result<DatabaseId, DataError> {
+fn identity(
+    engine: &dyn Engine,
+    mut tx: Box<dyn EngineTransaction>,
+    read_only: bool,
+) -> Result<DatabaseId, DataError> {
     if let Some(bytes) = tx.get(IDENTITY)? {
         let bytes = <[u8; 16]>::try_from(bytes.as_slice());
         let id = bytes.map_err(|_| DataError::corrupt("the identity record is malformed"))?;
@@ -187,8 +242,10 @@ fn identity(mut tx: Box<dyn EngineTransaction>, read_only: bool) -> Result<Datab
     }
     let id = DatabaseId::random();
     tx.put(IDENTITY, &id.0)?;
+    tx.guard(Item::Identity.granule(), GuardMode::Write);
     Ok(match tx.commit(Durability::Buffered) {
         Ok(_) => id,
+        Err(StorageError::Conflict { .. }) => return claim(engine, read_only),
         Err(_) => DatabaseId::default(),
     })
 }

@@ -26,12 +26,12 @@ use isomer_layout::{
     keyspace::{self, SCHEMA_VERSION, after_prefix},
     stream::change::{self, Change, Deltas},
 };
-use isomer_storage::{Durability, GuardMode};
+use isomer_storage::{Durability, GuardMode, StorageError};
 use isomer_value::{IndexId, LabelId, NodeId};
 use parking_lot::MutexGuard;
 
 use crate::{
-    Access, DataStore, Graph, GraphRead, IndexesMut,
+    Access, DataStore, Graph, GraphRead, IndexesMut, ProcessLock,
     footprint::{Item, Space},
     schema_change::{
         clash::{Clash, Existing, resolve_clash},
@@ -82,15 +82,20 @@ impl DataStore {
 pub(crate) struct SchemaEditor<'s> {
     pub(crate) store: &'s DataStore,
     _alone: MutexGuard<'s, ()>,
+    /// Held among the processes of a shared database.
+    _process: Option<ProcessLock>,
 }
 
 impl<'s> SchemaEditor<'s> {
     /// Waits until no other schema change is under way.
-    pub(crate) fn begin(store: &'s DataStore) -> Self {
-        Self {
-            store,
-            _alone: store.shared().schema_change.lock(),
-        }
+    pub(crate) fn begin(store: &'s DataStore) -> Result<Self, DataError> {
+        Self::begin_while(store, &mut || true)
+    }
+
+    /// The same, unless another process changes the schema.
+    pub(crate) fn begin_if_free(store: &'s DataStore) -> Result<Option<Self>, DataError> {
+        let alone = store.shared().schema_change.lock();
+        Self::begin_locked(store, alone)
     }
 
     /// As [`SchemaEditor::begin`], asking from time to time whether to continue.
@@ -99,11 +104,40 @@ impl<'s> SchemaEditor<'s> {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self, DataError> {
         loop {
-            if let Some(_alone) = store.shared().schema_change.try_lock_for(TURN) {
-                return Ok(Self { store, _alone });
+            if let Some(alone) = store.shared().schema_change.try_lock_for(TURN) {
+                if let Some(editor) = Self::begin_locked(store, alone)? {
+                    return Ok(editor);
+                }
+                std::thread::sleep(TURN);
             }
             check(go_on)?;
         }
+    }
+
+    fn begin_locked(
+        store: &'s DataStore,
+        alone: MutexGuard<'s, ()>,
+    ) -> Result<Option<Self>, DataError> {
+        let Some(locks) = &store.options().process_locks else {
+            return Ok(Some(Self {
+                store,
+                _alone: alone,
+                _process: None,
+            }));
+        };
+        let Some(process) = locks.try_lock("schema").map_err(unlockable)? else {
+            return Ok(None);
+        };
+        // What the last holder of the lock committed is known from here on.
+        store.engine().snapshot()?;
+        let editor = Self {
+            store,
+            _alone: alone,
+            _process: Some(process),
+        };
+        // Left by a process that has ended.
+        editor.drop_unfinished()?;
+        Ok(Some(editor))
     }
 
     fn apply(
@@ -518,9 +552,18 @@ impl<'s> SchemaEditor<'s> {
     }
 
     fn commit(&self, schema: Schema, edit: Edit, what: &str) -> Result<(), DataError> {
-        let version = schema.version_value();
+        let (base, version) = (schema.version - 1, schema.version_value());
         self.store.publish_schema(schema, || {
             let mut tx = self.store.engine().begin()?;
+            // The lock between processes prevents this; the order of commits decides.
+            let stored = tx.get(SCHEMA_VERSION)?;
+            let stored = stored.as_deref().and_then(<[u8]>::first_chunk);
+            if stored.map_or(0, |version| u64::from_be_bytes(*version)) != base {
+                return Err(DataError::Conflict {
+                    what: "the indexes or constraints".into(),
+                    version: tx.version(),
+                });
+            }
             tx.guard(Item::Schema.granule(), GuardMode::Write);
             tx.put(SCHEMA_VERSION, &version)?;
             edit.write(&mut *tx)?;
@@ -534,6 +577,14 @@ impl<'s> SchemaEditor<'s> {
             Ok(tx.commit(Durability::Synced)?)
         })
     }
+}
+
+/// The error of a lock between processes that cannot be taken.
+pub(crate) fn unlockable(error: std::io::Error) -> DataError {
+    StorageError::Unavailable(format!(
+        "the locks between the processes of the database: {error}"
+    ))
+    .into()
 }
 
 /// The error of a constraint that existing records violate.
@@ -744,7 +795,7 @@ mod tests {
         let path = folder.path().join("db");
         let store = open(&path, false);
         add(&store);
-        let editor = SchemaEditor::begin(&store);
+        let editor = SchemaEditor::begin(&store).unwrap();
         let index = editor.plan_index(&spec()).unwrap();
         let mut schema = editor.next_schema();
         schema.next_index = index.id.0 + 1;

@@ -29,12 +29,14 @@ use crate::{
     graph::KeyHints,
     kv::{BucketCache, Sequences, Signals},
     observer::{CommitObserver, LoadSinks, Loading, Observers},
+    remote::SchemaWrites,
     replicated::{ReplicaState, ReplicationHooks, joining_error},
+    small_commit::commit_small,
     spill::SpillFolder,
     statistics::Statistics,
     store_options::DataStoreOptions,
     store_state::{Copies, OwnEra},
-    stream::Holds,
+    stream::{Holds, shared_holds::SharedHolds},
 };
 
 /// Longest name of a label, type, property, bucket, index or constraint in bytes.
@@ -75,6 +77,8 @@ impl WeakDataStore {
     }
 }
 
+/// The state of an open store. What caches the database is also in [`Caches`](crate::remote::Caches), which correct it
+/// when other processes commit.
 pub struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) options: DataStoreOptions,
@@ -82,38 +86,40 @@ pub struct Shared {
     pub(crate) names: Arc<Names>,
     /// Held while a new name is added.
     pub(crate) interning: Mutex<()>,
-    pub(crate) schema: RwLock<CurrentSchema>,
+    pub(crate) schema: Arc<RwLock<CurrentSchema>>,
     /// Held during a change of the schema.
     pub schema_change: Mutex<()>,
-    pub nodes: Extents,
-    pub relationships: Extents,
+    pub nodes: Arc<Extents>,
+    pub relationships: Arc<Extents>,
     pub(crate) counts: SharedCounts,
     /// The readers that retain a part of the change stream.
     pub(crate) stream_holds: Mutex<Holds>,
+    /// What other processes know of them, in a shared database.
+    pub(crate) shared_holds: Option<SharedHolds>,
     /// The eras, by which files outside identify states.
     pub(crate) era: Mutex<OwnEra>,
     pub(crate) observers: Arc<Observers>,
     /// Held shared by every commit, exclusively by a bulk load while it writes.
     pub(crate) gate: Arc<RwLock<()>>,
-    pub(crate) since_save: Mutex<SinceSave>,
+    pub(crate) since_save: Arc<Mutex<SinceSave>>,
     /// Held while the counts are stored.
     pub(crate) saving: Mutex<()>,
     pub copies: Copies,
-    pub sequences: Sequences,
-    pub(crate) bucket_cache: BucketCache,
+    pub sequences: Arc<Sequences>,
+    pub(crate) bucket_cache: Arc<BucketCache>,
     pub files: FileNumbers,
     /// Notified of each commit that is visible to others.
     pub(crate) signal: Signals,
     pub(crate) spill: Arc<SpillFolder>,
     /// A cache of the nodes that keys led to.
     pub(crate) key_hints: KeyHints,
-    pub statistics: Statistics,
+    pub statistics: Arc<Statistics>,
     /// Its name and numbers as a replica.
-    pub own_replica: OwnReplica,
+    pub own_replica: Arc<OwnReplica>,
     /// Whether it is a replica.
     pub replica_state: ReplicaState,
     /// Types whose relationships keep their ends.
-    pub keepers: RwLock<Keepers>,
+    pub keepers: Arc<RwLock<Keepers>>,
     pub(crate) hooks: Option<Hooks>,
 }
 
@@ -125,8 +131,17 @@ pub struct Hooks {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if !self.options.read_only {
-            replica::close(&self.own_replica, &*self.engine);
+        if self.options.read_only {
+            return;
+        }
+        match &self.options.process_locks {
+            None => replica::close(&self.own_replica, &*self.engine),
+            // Where this fails, numbers that were not used are given up later.
+            Some(locks) => {
+                if let Some(_alone) = locks.leave() {
+                    drop(replica::close_shared(&*self.engine));
+                }
+            }
         }
     }
 }
@@ -138,6 +153,8 @@ pub struct CurrentSchema {
     pub(crate) since: Version,
     /// Whether a change is being committed: the newest state is unknown, so a beginning transaction reads its snapshot.
     pub(crate) changing: bool,
+    /// Changes that other processes made in the meantime.
+    pub(crate) later: Vec<SchemaWrites>,
 }
 
 impl DataStore {
@@ -147,6 +164,7 @@ impl DataStore {
     /// [`DataError::Storage`] while a snapshot of another replica is being joined.
     pub fn begin(&self, access: Access) -> Result<Transaction, DataError> {
         let replication = &self.shared().replica_state;
+        self.shared().observers.remote.check()?;
         loop {
             let joins = replication.joins_begun();
             if replication.is_joining() {
@@ -251,6 +269,29 @@ impl DataStore {
         self.shared.hooks.as_ref().map(|hooks| &*hooks.state)
     }
 
+    /// Whether other processes may have the database open.
+    pub fn is_shared(&self) -> bool {
+        self.options().process_locks.is_some()
+    }
+
+    /// Whether no other process has the database open while this one opens it: leftovers of earlier ones may be
+    /// removed.
+    pub fn opened_alone(&self) -> bool {
+        let locks = self.options().process_locks.as_ref();
+        locks.is_none_or(|locks| locks.was_alone())
+    }
+
+    /// Refuses an operation that a shared database does not have.
+    #[doc(hidden)]
+    pub fn refuse_shared(&self, what: &str) -> Result<(), DataError> {
+        match self.is_shared() {
+            false => Ok(()),
+            true => Err(DataError::Unsupported(format!(
+                "{what} needs a database that no other process can have open: open it exclusively"
+            ))),
+        }
+    }
+
     /// Refuses operations that bypass transactions.
     pub(crate) fn refuse_in_replica(&self) -> Result<(), DataError> {
         match self.is_replicated() {
@@ -300,13 +341,12 @@ impl DataStore {
                     schema: Arc::new(schema),
                 });
                 current.since = since;
-                current.changing = false;
-                Ok(())
+                current.enter_later()
             }
             // The commit may have happened: beginning transactions continue to read their snapshots.
             Err(error) if error.kind() == ErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
-                current.changing = false;
+                current.enter_later()?;
                 Err(error)
             }
         }
@@ -329,6 +369,9 @@ impl DataStore {
     pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
         let _settled = self.shared().gate.write();
         self.shared().observers.others.write().push(observer);
+        // A commit of another process that was announced before is visible afterwards; an error says that no others
+        // come.
+        drop(self.engine().snapshot());
     }
 
     /// Looks up a missing name again, after a concurrent addition of a name has ended.
@@ -348,11 +391,26 @@ impl DataStore {
         if let Some(id) = self.shared.names.find(kind, name) {
             return Ok(id);
         }
-        let id = self.shared.names.next_id(kind);
-        let mut tx = self.shared.engine.begin()?;
-        tx.put(&keyspace::name(kind, id), name.as_bytes())?;
-        tx.guard(Item::name(kind, name).granule(), GuardMode::Add);
-        tx.commit(Durability::Buffered)?; // transactions that use the name commit later
+        // Transactions that use the name commit later.
+        let id = commit_small(&*self.shared.engine, Durability::Buffered, |tx| {
+            // Another process may have been faster. What it stored is known: such a commit is entered before this
+            // transaction could begin behind it.
+            if let Some(id) = self.shared.names.find(kind, name) {
+                return Ok(id);
+            }
+            let id = self.shared.names.next_id(kind);
+            let key = keyspace::name(kind, id);
+            if tx.get(&key)?.is_some() {
+                return Err(DataError::Internal(format!(
+                    "the {} number {id} has a name that this process does not know",
+                    kind.noun()
+                )));
+            }
+            tx.put(&key, name.as_bytes())?;
+            tx.guard(Item::name(kind, name).granule(), GuardMode::Add);
+            tx.guard(Item::NextName(kind as u8).granule(), GuardMode::Write);
+            Ok(id)
+        })?;
         self.shared.names.enter(kind, id, name);
         Ok(id)
     }

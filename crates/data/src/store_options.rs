@@ -5,7 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use isomer_storage::Memory;
 use isomer_vfs::Seal;
 
-use crate::clock::{Clock, SystemClock};
+use crate::{
+    clock::{Clock, SystemClock},
+    process_locks::ProcessLocks,
+};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub struct DataStoreOptions {
     pub spill_folder: PathBuf,
     /// Encrypts the files of views; if set, spill files are encrypted, too.
     pub seal: Seal,
+    /// The locks of a database that several processes have open; none in one that this process has open exclusively.
+    pub process_locks: Option<Arc<ProcessLocks>>,
 }
 
 impl Default for DataStoreOptions {
@@ -47,6 +52,7 @@ impl Default for DataStoreOptions {
             memory: Memory::of_this_machine(),
             spill_folder: std::env::temp_dir(),
             seal: Seal::plain(),
+            process_locks: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use isomer_data::{Memory, MemoryKind, Reservation};
+use isomer_data::{Memory, MemoryKind, ProcessLocks, Reservation};
 use isomer_lsm::{LsmEngine, LsmOptions, Retention};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_vfs::{
@@ -14,7 +14,7 @@ use isomer_vfs::{
     keys::{self, KeyError},
 };
 
-use crate::{Builder, EngineKind, Error, ErrorKind, Result, layers::LayerResult as _};
+use crate::{Builder, EngineKind, Error, ErrorKind, Result, Sharing, layers::LayerResult as _};
 
 /// Maximum memtable size; a database with less memory has smaller ones.
 const MAX_MEMTABLE_BYTES: usize = 32 << 20;
@@ -89,6 +89,8 @@ pub(crate) struct Opened {
     pub(crate) seal: Seal,
     /// Its cache.
     pub(crate) cache: Option<Reservation>,
+    /// The locks between the processes that share it.
+    pub(crate) process_locks: Option<Arc<ProcessLocks>>,
 }
 
 impl Opened {
@@ -99,6 +101,7 @@ impl Opened {
             lsm: Weak::new(),
             seal: Seal::plain(),
             cache,
+            process_locks: None,
         }
     }
 }
@@ -108,6 +111,7 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
     let (Some(path), true) = (path, options.engine != Some(EngineKind::Memory)) else {
         let engine = MemoryEngine::with_max_transaction_bytes(options.max_transaction_bytes);
         check_unkeyed(options, EngineKind::Memory)?;
+        check_unshared(options, EngineKind::Memory)?;
         return Ok(Opened::plain(Arc::new(engine), None));
     };
     let there = EngineKind::at(path);
@@ -129,6 +133,7 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
         check_key(options, path, there.is_none())?;
     } else {
         check_unkeyed(options, kind)?;
+        check_unshared(options, kind)?;
     }
     match kind {
         EngineKind::Lsm => {
@@ -136,6 +141,10 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
             let lsm = LsmOptions {
                 create: options.create && !options.read_only,
                 read_only: options.read_only,
+                sharing: match options.sharing {
+                    Sharing::Exclusive => isomer_lsm::Sharing::Exclusive,
+                    Sharing::Shared => isomer_lsm::Sharing::Shared,
+                },
                 cache_bytes: sizes.cache_bytes,
                 spare_memory: sizes
                     .shared
@@ -153,11 +162,16 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
                 ..LsmOptions::default()
             };
             let engine = Arc::new(LsmEngine::open(path, lsm).lift()?);
+            let process_locks = match options.sharing == Sharing::Shared && !options.read_only {
+                true => Some(join_processes(path)?),
+                false => None,
+            };
             Ok(Opened {
                 lsm: Arc::downgrade(&engine),
                 seal: engine.seal().clone(),
                 engine,
                 cache: Some(reserved),
+                process_locks,
             })
         }
         EngineKind::Redb | EngineKind::Memory => redb::open(options, path, memory),
@@ -234,6 +248,34 @@ fn check_unkeyed(options: &Builder, kind: EngineKind) -> Result<()> {
             EngineKind::Lsm.name()
         ),
     ))
+}
+
+/// Only the LSM engine can be shared by processes.
+fn check_unshared(options: &Builder, kind: EngineKind) -> Result<()> {
+    match options.sharing {
+        Sharing::Exclusive => Ok(()),
+        Sharing::Shared => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the engine {} cannot be shared by processes: open it exclusively, or create a database of the engine {}",
+                kind.name(),
+                EngineKind::Lsm.name()
+            ),
+        )),
+    }
+}
+
+/// The folder with the locks between the processes of a shared database.
+const LOCKS: &str = "locks";
+
+fn join_processes(path: &Path) -> Result<Arc<ProcessLocks>> {
+    ProcessLocks::join(&path.join(LOCKS)).map_err(|error| {
+        let message = format!(
+            "joining the processes that have the database `{}` open: {error}",
+            path.display()
+        );
+        Error::new(ErrorKind::Unavailable, message).with_source(error)
+    })
 }
 
 impl From<KeyError> for Error {

@@ -81,7 +81,7 @@ pub use files::{
     ReadFile, ReadFiles, ReadSeek, WriteFile,
 };
 pub use memory::Memory;
-pub use options::{At, Builder, EngineKind, QueryOptions};
+pub use options::{At, Builder, EngineKind, QueryOptions, Sharing};
 pub use pairs::{Documents, Items, Pairs, TypedPairs};
 pub use parameters::IntoParameters;
 pub use prepared::Prepared;

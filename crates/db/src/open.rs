@@ -83,10 +83,12 @@ impl Database {
             lsm: lsm_engine,
             seal,
             cache,
+            process_locks,
         } = opened;
         let mut store_options = DataStoreOptions::default();
         store_options.read_only = options.read_only;
         store_options.seal = seal;
+        store_options.process_locks = process_locks.clone();
         if let Some((bytes, time)) = options.hold_changes {
             store_options.stream_hold_bytes = bytes;
             store_options.stream_hold_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -101,11 +103,13 @@ impl Database {
             store_options.spill_folder = path.join("tmp");
         }
         let store = open_data(engine, store_options).lift()?;
-        if own_folder.is_some() && options.temporary_folder.is_none() {
-            // No other process has this directory open. A leftover that cannot be removed is empty and harmless.
+        // Leftovers of processes that ended; others may be using theirs.
+        let cleaned = own_folder.filter(|_| store.opened_alone());
+        if cleaned.is_some() && options.temporary_folder.is_none() {
+            // A leftover that cannot be removed is empty and harmless.
             let _ = store.spill_folder().clean();
         }
-        if own_folder.is_some() {
+        if cleaned.is_some() {
             // Files that were being written at a crash. A full disk must not prevent opening.
             let _ = store.remove_unnamed_files();
         }
@@ -114,6 +118,14 @@ impl Database {
             view_options.folder = path.as_ref().map(|path| path.join("views"));
         }
         let views = Views::open(&store, view_options).lift()?;
+        if let Some(locks) = &process_locks {
+            locks.opened().map_err(|error| {
+                Error::new(
+                    crate::ErrorKind::Unavailable,
+                    format!("the locks between the processes of the database: {error}"),
+                )
+            })?;
+        }
         let interval = options.sweep_interval.filter(|_| !options.read_only);
         let sweeper = interval.map(|interval| store.start_sweeper(interval));
         let inner = Inner {
@@ -128,7 +140,7 @@ impl Database {
             options,
             path,
             #[cfg(feature = "files")]
-            locks: Arc::default(),
+            locks: Arc::new(crate::files::Locks::new(process_locks)),
         };
         Ok(Self {
             inner: Arc::new(inner),

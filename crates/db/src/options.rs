@@ -26,6 +26,17 @@ pub enum EngineKind {
     Memory,
 }
 
+/// Whether other processes may have a database open at the same time: see [`Builder::sharing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sharing {
+    /// This process alone. Others are refused, except that several may read a database that none has open for writing.
+    #[default]
+    Exclusive,
+    /// Any number of processes of this machine, each of which reads and writes.
+    Shared,
+}
+
 /// A point in the past of a database: see [`Database::begin_at`](crate::Database::begin_at).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,6 +53,7 @@ pub struct Builder {
     pub(crate) engine: Option<EngineKind>,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
+    pub(crate) sharing: Sharing,
     pub(crate) memory: Option<isomer_data::Memory>,
     pub(crate) cache_bytes: Option<usize>,
     pub(crate) temporary_folder: Option<PathBuf>,
@@ -70,6 +82,7 @@ impl Default for Builder {
             engine: None,
             create: true,
             read_only: false,
+            sharing: Sharing::default(),
             memory: None,
             cache_bytes: None,
             temporary_folder: None,
@@ -138,6 +151,31 @@ impl Builder {
     /// Opens without writing a byte.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
+        self
+    }
+
+    /// Whether other processes may have the database open at the same time; by default not. All of them must open it as
+    /// [`Sharing::Shared`]. Transactions are serializable across processes: one that begins sees every commit that has
+    /// returned in any of them. The engine must be [`EngineKind::Lsm`], on a local disk. The first opening in this way
+    /// converts the database, and earlier versions of this library refuse it from then on.
+    ///
+    /// A bulk load, a replica, and [`Database::rotate_key`](crate::Database::rotate_key) need a database that is opened
+    /// exclusively.
+    ///
+    /// ```
+    /// use isomerdb::{Database, Sharing};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// let open = || Database::builder().sharing(Sharing::Shared).open(&path);
+    /// let (one, other) = (open()?, open()?); // as a rule, in two processes
+    /// one.query("CREATE (:Note {text: 'from the first'})")?;
+    /// assert_eq!(other.query("MATCH (n:Note) RETURN n.text")?.len(), 1);
+    /// assert!(Database::open(&path).is_err(), "it is open elsewhere");
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
         self
     }
 

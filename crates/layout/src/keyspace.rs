@@ -119,7 +119,7 @@ pub const TAG_FILE_CHUNK: u8 = 0x2a;
 
 pub const TAG_CONVERGENT: u8 = 0x40;
 pub const TAG_REPLICA: u8 = 0x41;
-const TAG_SEEN: u8 = 0x42;
+pub const TAG_SEEN: u8 = 0x42;
 pub const TAG_OWN_NUMBER: u8 = 0x43;
 /// The key of the reservation of own transaction numbers.
 pub const NUMBERS: &[u8] = &[0x44];

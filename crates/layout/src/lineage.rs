@@ -61,6 +61,11 @@ impl Lineage {
         self.eras.is_empty()
     }
 
+    /// The newest era, to which later commits belong; nothing where none was ever recorded.
+    pub fn newest(&self) -> Option<EraId> {
+        self.eras.last().map(|era| era.id)
+    }
+
     /// How many eras began after the given one; nothing where it is unknown. Files of an old one should be built again
     /// before it is forgotten, which it is after a hundred.
     pub fn age(&self, id: &EraId) -> Option<usize> {

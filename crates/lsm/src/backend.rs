@@ -3,18 +3,19 @@
 use std::{
     collections::HashSet,
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, OnceLock, Weak, atomic::Ordering},
     time::Duration,
 };
 
+use isomer_shared_log::{LogProcess, SharedLog};
 use isomer_storage::sync::{MutexGuard, RwLock};
 use isomer_storage::{
-    Backend, Capabilities, Commit, Durability, KeyRange, MAX_KEY_BYTES, MAX_VALUE_BYTES,
+    Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, MAX_KEY_BYTES, MAX_VALUE_BYTES,
     MemoryKind, Order, Pairs, Reservation, Statistics, StorageError, StreamEntry, Version, View,
     damaged, io_error, version_not_kept,
 };
-use isomer_vfs::OpenMode;
+use isomer_vfs::{Lock, OpenMode};
 
 use crate::{
     BlockCache, LevelStatistics, LsmOptions, OnChange, RangeTombstone, Tree, TreeOptions,
@@ -27,7 +28,9 @@ use crate::{
     manifest::{MANIFEST, Stored, Whole},
     memtable::{Chunks, Committer, Memtable},
     open,
+    processes::{self, Entered, Lease, LeaseOutcome, OpenedLog, SharedWal, Wal},
     state::{LsmView, Shared, State},
+    tree::LiveFile,
 };
 
 /// All open parts of the engine, and the last version.
@@ -60,18 +63,30 @@ impl LsmBackend {
     /// `unfinished`: also opens a database that is being restored.
     pub fn open(
         directory: &Path,
-        mut options: LsmOptions,
+        options: LsmOptions,
         unfinished: bool,
     ) -> Result<Self, StorageError> {
         open::prepare(directory, &options, unfinished)?;
+        let Entered { lock, store } = processes::enter(directory, &options)?;
+        match store {
+            Some(store) if store.is_shared() => Self::open_shared(directory, options, lock, store),
+            store => Self::open_own(directory, options, lock, store),
+        }
+    }
+
+    /// Opens a database with a private log, which is locked; `store` is `None` if it is still to be made.
+    pub fn open_own(
+        directory: &Path,
+        mut options: LsmOptions,
+        lock: Option<Lock>,
+        store: Option<open::StoreFile>,
+    ) -> Result<Self, StorageError> {
         // Under the lock: two processes that create a database concurrently must not both create its keys.
-        let lock = open::lock(directory, &options)?;
         options.seal = open::seal(directory, &options)?;
-        let made = open::read(directory, &options)?;
-        let identity = match made {
-            Some(made) => {
-                check_manifest(directory, &options, made)?;
-                made.identity
+        let identity = match store {
+            Some(store) => {
+                check_manifest(directory, &options, store)?;
+                store.identity
             }
             None => begin_database(directory, &options)?,
         };
@@ -79,39 +94,21 @@ impl LsmBackend {
         if !options.read_only {
             crate::LsmEngine::remove_checkpoint(directory, &options);
         }
-        let progress = Arc::new(Progress::default());
-        let limiter = options
-            .background_bytes_per_second
-            .map(|rate| Arc::new(Limiter::new(rate, options.time.clone())));
-        // The tree needs the callback before the state that it updates exists.
-        let shared: Arc<OnceLock<Weak<Shared>>> = Arc::default();
-        let spare = options.spare_memory.as_ref();
-        let cache = BlockCache::new(
-            options.cache_bytes,
-            spare.map(|(memory, most)| (memory, *most)),
-        );
+        let base = Base::new(&options);
         let chain: Arc<Chain> = Arc::default();
-        let mut tree_options =
-            tree_options(directory, &options, cache.clone(), &progress, &limiter);
+        let mut tree_options = base.tree_options(directory, &options);
         (tree_options.database, tree_options.chain) = (identity, chain.clone());
-        let (tree, tables) = Tree::open(tree_options, on_change(&shared))?;
+        let (tree, tables) = Tree::open(tree_options, on_change(&base.shared))?;
         let tree = Arc::new(tree);
         let weak = Arc::downgrade(&tree);
         chain.set_writer(Box::new(move || match weak.upgrade() {
             Some(tree) => tree.store_chain(),
             None => Ok(()), // closed: no more writes
         }));
-        if made.is_none() {
-            open::create(directory, &options, identity)?;
+        if store.is_none() {
+            open::create(directory, &options, identity, open::OWN_LOG)?;
         }
-
-        let chunks = match &options.memory {
-            Some(memory) if !options.read_only => {
-                Chunks::within(memory, options.memtable_bytes).map_err(no_memory)?
-            }
-            _ => Chunks::new(options.memtable_bytes),
-        };
-        let memtable = Arc::new(Memtable::filling(&chunks));
+        let chunks = chunks(&options)?;
         let log_options = LogOptions {
             disk: options.disk.clone(),
             seal: options.seal.clone(),
@@ -127,7 +124,7 @@ impl LsmBackend {
             links: tables.links.clone(),
         };
         let state = State {
-            active: memtable,
+            active: Arc::new(Memtable::filling(&chunks)),
             sealed: Vec::new(),
             levels: tree.current(),
         };
@@ -138,34 +135,114 @@ impl LsmBackend {
             &mut |replayed| replay(&state, replayed, directory),
         )?;
         tree.remove_orphans(&tables)?;
-        if made.is_some_and(|made| !made.is_whole()) && !options.read_only {
+        if store.is_some_and(|store| !store.is_whole()) && !options.read_only {
             // The manifest names the log now: earlier versions of the program would not check that.
             tree.store_chain()?;
-            open::create(directory, &options, identity)?;
+            open::create(directory, &options, identity, open::OWN_LOG)?;
         }
-        let opened = Arc::new(Shared::new(state, tables.collected_below));
+        let opened = Opened {
+            wal: Wal::Own(Box::new(log)),
+            tree,
+            state,
+            chunks,
+            collected_below: tables.collected_below,
+            last,
+            lock,
+        };
+        Self::begin(directory, options, base, opened)
+    }
+
+    /// Opens a database whose log is the shared one, at the version of its tables: the caller applies what follows in
+    /// the log.
+    fn open_shared(
+        directory: &Path,
+        mut options: LsmOptions,
+        lock: Option<Lock>,
+        store: open::StoreFile,
+    ) -> Result<Self, StorageError> {
+        options.seal = open::seal(directory, &options)?;
+        check_manifest(directory, &options, store)?;
+        open::sync_names(directory, &options)?;
+        processes::check_log_exists(directory, &options)?;
+        let OpenedLog { log, numbers } = processes::open_log(directory, &options)?;
+        let lease = Lease::new(options.disk.clone(), directory);
+        let maintains = !options.read_only && lease.try_take()? == LeaseOutcome::Here;
+        let base = Base::new(&options);
+        let mut tree_options = base.tree_options(directory, &options);
+        (tree_options.database, tree_options.shared) = (store.identity, true);
+        (tree_options.follows, tree_options.numbers) = (!maintains, numbers.clone());
+        let (tree, tables) =
+            processes::open_tables(directory, &tree_options, &*log, || on_change(&base.shared))?;
+        if maintains {
+            // Another process may be making a backup.
+            if processes::lock_backup(directory, &options)?.is_some() {
+                crate::LsmEngine::remove_checkpoint(directory, &options);
+            }
+            processes::remove_own_log(directory, &options)?;
+            tree.remove_orphans(&tables)?;
+        }
+        let tree = Arc::new(tree);
+        let chunks = chunks(&options)?;
+        let state = State {
+            active: Arc::new(Memtable::filling(&chunks)),
+            sealed: Vec::new(),
+            levels: tree.current(),
+        };
+        let wal = SharedWal::new(log, numbers, lease, tables.log_point);
+        // A manifest that its process could not announce, because it ended, is known from here on.
+        wal.raise(tree.sequence());
+        let opened = Opened {
+            wal: Wal::Shared(wal),
+            tree,
+            state,
+            chunks,
+            collected_below: tables.collected_below,
+            last: tables.flushed,
+            lock,
+        };
+        Self::begin(directory, options, base, opened)
+    }
+
+    /// Publishes what was opened, and starts the background work.
+    fn begin(
+        directory: &Path,
+        options: LsmOptions,
+        base: Base,
+        opened: Opened,
+    ) -> Result<Self, StorageError> {
+        let Opened {
+            wal,
+            tree,
+            state,
+            chunks,
+            collected_below,
+            last,
+            lock,
+        } = opened;
+        let shared = Arc::new(Shared::new(state, collected_below));
         // It is set only here.
-        let _ = shared.set(Arc::downgrade(&opened));
-        let published = RwLock::new(opened.publish(last));
+        let _ = base.shared.set(Arc::downgrade(&shared));
+        let published = RwLock::new(shared.publish(last));
         if options.background {
             // One processor is left to the scanning thread.
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            cache.allow_helpers(
+            base.cache.allow_helpers(
                 (processors - 1).min(MAX_READ_AHEAD_THREADS),
                 READ_AHEAD_IDLE,
             );
         }
-        let threads = options.background && !options.read_only;
+        // A read-only process of a shared database adopts new tables, too.
+        let threads = options.background && (!options.read_only || wal.shared().is_some());
         let core = Arc::new(Core::new(
             directory.to_owned(),
             options,
-            log,
+            wal,
             tree,
-            cache,
-            opened,
+            base.cache,
+            shared,
             chunks,
-            progress,
-            limiter,
+            base.progress,
+            base.limiter,
             lock,
         ));
         let background = threads.then(|| Background::start(&core)).transpose()?;
@@ -179,8 +256,47 @@ impl LsmBackend {
         })
     }
 
-    /// Flushes all commits to tables.
+    /// The private log.
+    pub fn own_log(&self) -> Result<&Log, StorageError> {
+        self.core.wal.own()
+    }
+
+    /// The shared log, if processes share the database.
+    pub fn shared_log(&self) -> Option<Arc<dyn SharedLog>> {
+        self.core.wal.shared().map(|wal| wal.log().clone())
+    }
+
+    /// Flushes what was applied from the shared log while opening, if it is an appreciable part of a memtable.
+    pub fn flush_applied(&self) {
+        if self.background.is_some() && !self.core.follows() {
+            let _writer = self.core.writer.lock();
+            seal_replayed(&self.core, self.version());
+        }
+    }
+
+    /// Follows the process that maintains the tables, or takes over, as a background thread does if there are threads.
+    pub fn follow(&self) -> Result<(), StorageError> {
+        self.core.follow()
+    }
+
+    /// The processes that share the database, as far as they can be seen, and the one that maintains the tables.
+    pub fn processes(&self) -> (Vec<LogProcess>, Option<u32>) {
+        match self.core.wal.shared() {
+            Some(wal) => (wal.processes(), wal.lease.holder()),
+            None => (Vec::new(), None),
+        }
+    }
+
+    /// Whether this process maintains the tables.
+    pub fn maintains(&self) -> bool {
+        self.core.tree.maintains()
+    }
+
+    /// Flushes all commits to tables; if another process maintains them, waits until that one has.
     pub fn flush(&self) -> Result<(), StorageError> {
+        if self.core.follows() && !self.core.flush_following()? {
+            return Ok(());
+        }
         {
             let _writer = self.core.writer.lock();
             self.core.check_writable()?;
@@ -196,29 +312,43 @@ impl LsmBackend {
     /// Creates segments of the log in advance.
     pub fn prepare(&self) -> Result<(), StorageError> {
         self.core.check_writable()?;
-        self.core.log.prepare()
+        self.core.wal.prepare()
     }
 
     /// Compacts tables as long as there is anything to compact; `whole` compacts everything into one run.
     pub fn compact(&self, whole: bool) -> Result<(), StorageError> {
         self.core.check_writable()?;
+        self.core.check_maintains()?;
         if whole {
             self.core.tree.compact_all(&*self.core)?;
             self.core.chunks.clear();
             let _tidying = self.core.tidying.lock();
-            return self.core.log.shrink();
+            return self.core.wal.shrink();
         }
         while self.core.tree.compact_once(&*self.core)? {}
         Ok(())
     }
 
-    /// The lock of a backup: one at a time.
-    pub fn begin_backup(&self) -> Result<MutexGuard<'_, ()>, StorageError> {
-        self.core.backing_up.try_lock().ok_or_else(|| {
+    /// The lock of a backup: one at a time, of all processes that share the database.
+    pub fn begin_backup(&self) -> Result<BackupLock<'_>, StorageError> {
+        let core = &*self.core;
+        let in_progress = || {
             StorageError::Unavailable(format!(
                 "another backup of `{}` is in progress: wait until it ends",
-                self.core.directory.display()
+                core.directory.display()
             ))
+        };
+        let here = core.backing_up.try_lock().ok_or_else(in_progress)?;
+        let elsewhere = match core.wal {
+            Wal::Own(_) => None,
+            Wal::Shared(_) => {
+                let lock = processes::lock_backup(&core.directory, &core.options)?;
+                Some(lock.ok_or_else(in_progress)?)
+            }
+        };
+        Ok(BackupLock {
+            _here: here,
+            _elsewhere: elsewhere,
         })
     }
 
@@ -250,6 +380,8 @@ impl LsmBackend {
         if !core.options.read_only {
             self.sync()?;
         }
+        // The tables of a follower should not be much older than the log.
+        core.follow_tables()?;
         // An incomplete copy must not open, in particular not as an older version of the database.
         let marker = begin(&**disk, target)?;
         // Until the log is copied, segments that the manifest refers to must stay.
@@ -258,22 +390,28 @@ impl LsmBackend {
         let writer = self.core.writer.lock();
         let files = core.tree.live_files();
         let view = self.view()?;
-        let time_ms = core.log.last_ms();
+        let time_ms = core.wal.last_ms();
         drop(writer);
         let (tables, log) = (target.join(open::TABLES), target.join(open::LOG));
         for folder in [&tables, &log] {
             disk.make_folder(folder)
                 .map_err(|error| io_error("making", folder, &error))?;
         }
-        copy_tables(core, &tables, &files.names)?;
-        let links = core.log.copy_to(&log, view.version())?;
+        let links = match &core.wal {
+            Wal::Own(own) => own.copy_to(&log, view.version())?,
+            Wal::Shared(wal) => {
+                let point = files.stored.log_point.unwrap_or_default();
+                processes::copy_log(core, wal, &log, point, view.version())?
+            }
+        };
+        copy_tables(core, &tables, &files.files)?;
         let whole = Whole {
             database: identity,
             links,
         };
         core.tree.write_copy(&files.stored, &tables, whole)?;
         open::copy_keys(&core.directory, target, &**disk)?;
-        open::create(target, &core.options, identity)?;
+        open::create(target, &core.options, identity, open::OWN_LOG)?;
         end(&**disk, target, &marker)?;
         Ok(Copied {
             version: view.version(),
@@ -304,11 +442,18 @@ impl LsmBackend {
     /// Inserts a group of commits that does not fit into a memtable into several, each of which is flushed when
     /// it is full. Readers see their contents only once the last version is published, and until the next flush
     /// the log has all of it.
-    fn insert_large(&self, commits: &[Commit<'_>]) {
+    ///
+    /// In a shared log the group is one record, up to `record_end`: once it is applied from there again, all of it is.
+    fn insert_large(&self, commits: &[Commit<'_>], record_end: Option<LogPoint>) {
         let core = &*self.core;
         let limit = core.options.memtable_bytes;
         let mut goes_on = true;
+        let before_group = commits.first().map_or(0, |first| first.version - 1);
         for commit in commits {
+            let (last, end) = match record_end {
+                Some(end) => (before_group, end.next),
+                None => (commit.version - 1, 0),
+            };
             let state = core.shared.state();
             let mut committer = state.active.committer();
             insert_deleted_ranges(&state, &mut committer, commit);
@@ -327,7 +472,7 @@ impl LsmBackend {
                 if goes_on && state.active.bytes() >= limit - limit / PARTS {
                     drop(state);
                     // If the disk is full, the rest of the commit stays in memory: it is in the log already.
-                    goes_on = core.flush_part(commit.version - 1).is_ok();
+                    goes_on = core.flush_part(last, end).is_ok();
                 }
             }
         }
@@ -340,16 +485,71 @@ impl LsmBackend {
     }
 }
 
-/// Options for the tables.
-fn tree_options(
-    directory: &Path,
-    options: &LsmOptions,
+/// Keeps other backups of the database away.
+pub struct BackupLock<'a> {
+    _here: MutexGuard<'a, ()>,
+    _elsewhere: Option<Lock>,
+}
+
+/// What is made before the database is opened.
+struct Base {
+    progress: Arc<Progress>,
+    limiter: Option<Arc<Limiter>>,
     cache: BlockCache,
-    progress: &Arc<Progress>,
-    limiter: &Option<Arc<Limiter>>,
-) -> TreeOptions {
-    let (progress, limiter) = (progress.clone(), limiter.clone());
-    let mut tree = TreeOptions::new(options.disk.clone(), directory.join(open::TABLES), cache);
+    /// The tree needs the callback before the state that it updates exists.
+    shared: Arc<OnceLock<Weak<Shared>>>,
+}
+
+/// What was opened: the log, the tables, and what only the log has.
+struct Opened {
+    wal: Wal,
+    tree: Arc<Tree>,
+    state: State,
+    chunks: Arc<Chunks>,
+    collected_below: Version,
+    /// The last version.
+    last: Version,
+    lock: Option<Lock>,
+}
+
+impl Base {
+    fn new(options: &LsmOptions) -> Self {
+        let limiter = options
+            .background_bytes_per_second
+            .map(|rate| Arc::new(Limiter::new(rate, options.time.clone())));
+        let spare = options.spare_memory.as_ref();
+        let cache = BlockCache::new(
+            options.cache_bytes,
+            spare.map(|(memory, most)| (memory, *most)),
+        );
+        Self {
+            progress: Arc::default(),
+            limiter,
+            cache,
+            shared: Arc::default(),
+        }
+    }
+
+    /// Options for the tables.
+    fn tree_options(&self, directory: &Path, options: &LsmOptions) -> TreeOptions {
+        tree_options(directory, options, self)
+    }
+}
+
+/// Memory for memtables.
+fn chunks(options: &LsmOptions) -> Result<Arc<Chunks>, StorageError> {
+    match &options.memory {
+        Some(memory) if !options.read_only => {
+            Chunks::within(memory, options.memtable_bytes).map_err(no_memory)
+        }
+        _ => Ok(Chunks::new(options.memtable_bytes)),
+    }
+}
+
+fn tree_options(directory: &Path, options: &LsmOptions, base: &Base) -> TreeOptions {
+    let (progress, limiter) = (base.progress.clone(), base.limiter.clone());
+    let folder = directory.join(open::TABLES);
+    let mut tree = TreeOptions::new(options.disk.clone(), folder, base.cache.clone());
     tree.seal = options.seal.clone();
     tree.table.compression = options.compression;
     tree.blob_threshold = options.blob_threshold_bytes;
@@ -407,14 +607,18 @@ pub struct Copied {
 fn check_manifest(
     directory: &Path,
     options: &LsmOptions,
-    made: open::StoreFile,
+    store: open::StoreFile,
 ) -> Result<(), StorageError> {
-    if !made.is_whole() {
+    if !store.is_whole() {
         return Ok(());
     }
     let folder = directory.join(open::TABLES);
+    let is_current = |stored: &Stored| match store.is_shared() {
+        true => stored.log_point.is_some(),
+        false => stored.whole.is_some(),
+    };
     let what = match Stored::read(&*options.disk, &folder, &options.seal)? {
-        Some(stored) if stored.whole.is_some() => return Ok(()),
+        Some(stored) if is_current(&stored) => return Ok(()),
         Some(_) => "outdated",
         None => "missing",
     };
@@ -425,7 +629,7 @@ fn check_manifest(
 
 /// Creates the folders of a new database; returns its identity. An earlier attempt that was interrupted may
 /// have written a manifest.
-fn begin_database(directory: &Path, options: &LsmOptions) -> Result<u128, StorageError> {
+pub fn begin_database(directory: &Path, options: &LsmOptions) -> Result<u128, StorageError> {
     open::make_folders(directory, options)?;
     let folder = directory.join(open::TABLES);
     let begun = Stored::read(&*options.disk, &folder, &options.seal)?;
@@ -436,9 +640,9 @@ fn begin_database(directory: &Path, options: &LsmOptions) -> Result<u128, Storag
 }
 
 /// Hard-links tables into the folder of a copy of the database, or copies them if that is impossible.
-fn copy_tables(core: &Core, folder: &Path, names: &[PathBuf]) -> Result<(), StorageError> {
+fn copy_tables(core: &Core, folder: &Path, files: &[LiveFile]) -> Result<(), StorageError> {
     let disk = &core.options.disk;
-    for name in names {
+    for LiveFile { name, file } in files {
         let (from, to) = (
             core.directory.join(open::TABLES).join(name),
             folder.join(name),
@@ -453,10 +657,8 @@ fn copy_tables(core: &Core, folder: &Path, names: &[PathBuf]) -> Result<(), Stor
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            let (from, to) = (
-                disk.open(&from, OpenMode::Read)?,
-                disk.open(&to, OpenMode::Create)?,
-            );
+            // Another process, which maintains the tables, may have removed its name.
+            let (from, to) = (file, disk.open(&to, OpenMode::Create)?);
             let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
             loop {
                 match from.read_at(&mut bytes, at)? {
@@ -625,7 +827,7 @@ impl Backend for LsmBackend {
             max_transaction_bytes: self.core.options.max_transaction_bytes,
             ingest: true,
             durable: true,
-            several_processes: false,
+            several_processes: self.core.wal.shared().is_some(),
         }
     }
 
@@ -653,7 +855,11 @@ impl Backend for LsmBackend {
 
     fn version_at(&self, time_ms: u64) -> Result<Option<Version>, StorageError> {
         let published = self.view()?.version();
-        self.core.log.version_at(time_ms, published)
+        match &self.core.wal {
+            Wal::Own(log) => log.version_at(time_ms, published),
+            // The layer above answers from the shared log.
+            Wal::Shared(_) => Ok(None),
+        }
     }
 
     fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError> {
@@ -663,26 +869,26 @@ impl Backend for LsmBackend {
         let _writer = self.core.writer.lock();
         let core = &*self.core;
         core.check_writable()?;
+        let log = core.wal.own()?;
         Commit::assert_order(self.published.read().version(), commits);
         let room = commits.iter().map(room_for).sum();
         core.make_room(first.version - 1, room)?;
         let _record = self.reserve_record(commits)?;
         let _unfinished = Unfinished::of(core);
         // The log first: a commit that is in the memtable can always be recovered.
-        core.log
-            .append(commits, core.now_ms())
+        log.append(commits, core.now_ms())
             .map_err(|failure| core.failed(failure))?;
-        if self.background.is_some() && core.log.lacks_spare() {
+        if self.background.is_some() && log.lacks_spare() {
             core.signal(|signals| signals.prepare = true);
         }
         // Tables must not hold commits that the log could lose, and a large commit is flushed before it is
         // published.
         let is_large = room > core.options.memtable_bytes;
         if durability == Durability::Synced || is_large {
-            core.log.sync().map_err(|failure| core.failed(failure))?;
+            log.sync().map_err(|failure| core.failed(failure))?;
         }
         match is_large {
-            true => self.insert_large(commits),
+            true => self.insert_large(commits, None),
             false => insert(&core.shared.state(), commits),
         }
         let state = core.shared.state();
@@ -693,11 +899,56 @@ impl Backend for LsmBackend {
         Ok(())
     }
 
+    fn apply_logged(
+        &self,
+        commits: &[Commit<'_>],
+        time_ms: u64,
+        after: LogPoint,
+    ) -> Result<(), StorageError> {
+        let core = &*self.core;
+        let Some(wal) = core.wal.shared() else {
+            return Err(StorageError::Unavailable(
+                "this database was opened with a private log: open it as a shared one".to_owned(),
+            ));
+        };
+        let _writer = core.writer.lock();
+        core.check_poison()?;
+        let window_ms = core.options.retention.versions_ms;
+        let (Some(first), Some(last)) = (commits.first(), commits.last()) else {
+            wal.note_applied(after, None, window_ms);
+            return Ok(());
+        };
+        Commit::assert_order(self.published.read().version(), commits);
+        let room = commits.iter().map(room_for).sum();
+        core.make_room(first.version - 1, room)?;
+        let _unfinished = Unfinished::of(core);
+        match room > core.options.memtable_bytes {
+            true => self.insert_large(commits, Some(after)),
+            false => insert(&core.shared.state(), commits),
+        }
+        let state = core.shared.state();
+        self.publish(last.version);
+        wal.note_applied(after, Some((last.version, time_ms)), window_ms);
+        core.note_filling(&state);
+        if !core.follows() {
+            core.pace(&state, commits.iter().map(content_bytes).sum());
+        }
+        Ok(())
+    }
+
+    fn log_point(&self) -> LogPoint {
+        self.core.tree.current().log_point
+    }
+
     fn wait_for_background_work(&self) -> Result<(), StorageError> {
         if self.core.options.read_only {
             return Ok(());
         }
         self.flush()?;
+        if self.core.follows() {
+            // The process that maintains the tables compacts them.
+            return Ok(());
+        }
         LsmBackend::compact(self, false)
     }
 
@@ -707,7 +958,10 @@ impl Backend for LsmBackend {
     }
 
     fn durable_version(&self) -> Version {
-        self.core.log.durable()
+        match &self.core.wal {
+            Wal::Own(log) => log.durable(),
+            Wal::Shared(_) => self.core.tree.current().flushed(),
+        }
     }
 
     fn stream(
@@ -717,29 +971,31 @@ impl Backend for LsmBackend {
         max_entries: usize,
         max_bytes: usize,
     ) -> Result<Vec<StreamEntry>, StorageError> {
-        self.core.log.stream(after, upto, max_entries, max_bytes)
+        let log = self.core.wal.own()?;
+        log.stream(after, upto, max_entries, max_bytes)
     }
 
     fn trim_stream(&self, upto: Version) -> Result<(), StorageError> {
         let _writer = self.core.writer.lock();
         let core = &*self.core;
         core.check_writable()?;
-        core.log
-            .trim(upto, core.now_ms())
+        let log = core.wal.own()?;
+        log.trim(upto, core.now_ms())
             .map_err(|failure| core.failed(failure))
     }
 
     fn stream_trimmed(&self) -> Result<Version, StorageError> {
-        Ok(self.core.log.trimmed())
+        Ok(self.core.wal.own()?.trimmed())
     }
 
     fn sync(&self) -> Result<(), StorageError> {
         let _writer = self.core.writer.lock();
         self.core.check_writable()?;
-        self.core
-            .log
-            .sync()
-            .map_err(|failure| self.core.failed(failure))
+        let synced = match &self.core.wal {
+            Wal::Own(log) => log.sync(),
+            Wal::Shared(wal) => wal.sync(wal.applied().next),
+        };
+        synced.map_err(|failure| self.core.failed(failure))
     }
 
     fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
@@ -757,6 +1013,7 @@ impl Backend for LsmBackend {
         let _writer = self.core.writer.lock();
         let core = &*self.core;
         core.check_writable()?;
+        let log = core.wal.own()?;
         core.tree.check()?;
         let view = self.view()?;
         let mut cursor = view.cursor(ALL)?;
@@ -788,10 +1045,9 @@ impl Backend for LsmBackend {
             core.flush_noting()?;
         }
         let _unfinished = Unfinished::of(core);
-        core.log
-            .append_ingestion(version, stream.unwrap_or_default(), core.now_ms())
+        log.append_ingestion(version, stream.unwrap_or_default(), core.now_ms())
             .map_err(|failure| core.failed(failure))?;
-        core.log.sync().map_err(|failure| core.failed(failure))?;
+        log.sync().map_err(|failure| core.failed(failure))?;
         if let Err(error) = core.tree.commit_ingestion(ingestion) {
             // The log has the ingestion already: only reopening can tell whether it took place.
             core.poison(&error.to_string());
@@ -805,7 +1061,10 @@ impl Backend for LsmBackend {
 
     fn statistics(&self) -> Result<Statistics, StorageError> {
         let view = self.view()?;
-        let log = self.core.log.statistics(view.version())?;
+        let log = match &self.core.wal {
+            Wal::Own(log) => log.statistics(view.version())?,
+            Wal::Shared(_) => processes::log_statistics(&self.core)?,
+        };
         let state = self.core.shared.state();
         let levels = state.levels.statistics();
         let sum = |of: fn(&LevelStatistics) -> u64| levels.iter().map(of).sum::<u64>();
@@ -855,6 +1114,16 @@ impl Backend for LsmBackend {
             ),
             detail("oldest_version", self.oldest_version()),
         ];
+        if let Some(wal) = self.core.wal.shared() {
+            let point = self.core.tree.current().log_point;
+            details.push(detail("maintains_tables", u64::from(self.maintains())));
+            details.push(detail(
+                "adopted_tables",
+                wal.adoptions.load(Ordering::Relaxed),
+            ));
+            details.push(detail("applied_position", wal.applied().next));
+            details.push(detail("flushed_position", point.next));
+        }
         details.extend(
             self.core
                 .merge_trouble()
@@ -878,17 +1147,21 @@ impl Backend for LsmBackend {
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
         let core = &*self.core;
+        let own = match &core.wal {
+            Wal::Own(own) => own,
+            Wal::Shared(wal) => return processes::verify(core, wal, progress),
+        };
         let (view, state, pinned) = {
             // No segment may be removed between the two; afterwards `pinned` holds them.
             let _tidying = core.tidying.lock();
-            (self.view()?, core.shared.state(), core.log.pin())
+            (self.view()?, core.shared.state(), own.pin())
         };
         let levels = state.levels.clone();
         let (in_log, in_tables) = (pinned.record_bytes(), 2 * levels.file_bytes());
         // The log is read a second time to compare it with the tables.
         let total = 2 * in_log + in_tables;
         let mut done = 0;
-        let log = core.log.verify(&pinned, &mut |bytes| {
+        let log = own.verify(&pinned, &mut |bytes| {
             done += bytes;
             progress(done.min(in_log), total);
         })?;
@@ -903,17 +1176,11 @@ impl Backend for LsmBackend {
         }
         if damage.is_empty() && log.last >= upto && log.whole_from <= upto {
             let mut done = in_log + in_tables;
-            damage = log_check::compare(
-                &core.log,
-                &pinned,
-                &state,
-                log.whole_from,
-                upto,
-                &mut |bytes| {
+            damage =
+                log_check::compare(own, &pinned, &state, log.whole_from, upto, &mut |bytes| {
                     done += bytes;
                     progress(done.min(total), total);
-                },
-            )?;
+                })?;
         }
         progress(total, total);
         Ok(damage)
@@ -926,7 +1193,13 @@ impl Drop for LsmBackend {
         drop(self.background.take());
         if !self.core.options.read_only && !self.core.is_poisoned() {
             // A log that cannot be closed is recovered at the next opening.
-            let _ = self.core.log.close();
+            if let Wal::Own(log) = &self.core.wal {
+                let _ = log.close();
+            }
+        }
+        // Another process may take over, also while views of this engine are held.
+        if self.core.wal.shared().is_some() {
+            self.core.end_maintenance();
         }
     }
 }
@@ -941,8 +1214,12 @@ fn begin_background_work(core: &Arc<Core>, last: Version) {
             core.signal(|signals| signals.compact = true);
         }
     });
-    // A database that is only read from now on would search this memtable forever, and the next opening
-    // would replay it again.
+    seal_replayed(core, last);
+}
+
+/// Seals what was replayed. A database that is only read from now on would search this memtable forever, and the next
+/// opening would replay it again.
+fn seal_replayed(core: &Core, last: Version) {
     if core.shared.state().active.bytes()
         >= (core.options.memtable_bytes / REPLAY_FLUSH_SHARE).max(1)
     {

@@ -9,7 +9,7 @@ use std::{
 
 use isomer_storage::StorageError;
 
-use crate::core::Core;
+use crate::{core::Core, processes};
 
 /// After a failure, the wait before the next attempt,
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(250);
@@ -36,7 +36,10 @@ impl Background {
         for (name, run) in [
             ("lsm-flush", flush as fn(&Core)),
             ("lsm-compact", merge),
-            ("lsm-log", prepare),
+            match core.wal.shared() {
+                Some(_) => ("lsm-follow", processes::run),
+                None => ("lsm-log", prepare),
+            },
         ] {
             let core = core.clone();
             let thread = thread::Builder::new()
@@ -65,6 +68,9 @@ impl Drop for Background {
             limiter.stop();
         }
         self.core.signal(|signals| signals.stop = true);
+        if let Some(wal) = self.core.wal.shared() {
+            wal.stop();
+        }
         for thread in self.threads.drain(..) {
             // The panic hook has reported a panic.
             let _ = thread.join();
@@ -129,7 +135,7 @@ fn prepare(core: &Core) {
             signals.prepare = false;
         }
         // If that fails, the writer creates one itself, or gets the error.
-        let _ = core.log.prepare();
+        let _ = core.wal.prepare();
     }
 }
 
@@ -156,7 +162,8 @@ fn merge(core: &Core) {
             }
             signals.compact = false;
         }
-        loop {
+        // The process that maintains the tables compacts them.
+        while !core.follows() {
             match core.tree.compact_once(core) {
                 Ok(true) => patience = FIRST_RETRY_PAUSE,
                 Ok(false) => break,

@@ -16,9 +16,11 @@ use isomer_vfs::Lock;
 use crate::{
     BlockCache, Horizon, LsmOptions, RangeTombstones, Readable, Tree,
     limit::Limiter,
-    log::{Failure, Keep, Log},
+    log::{Failure, Keep},
     memtable::{Chunks, Memtable},
-    state::{Sealed, Shared, State},
+    processes::Wal,
+    state::{LogEnd, Sealed, Shared, State},
+    tree::FlushedUpto,
 };
 
 /// Number of sealed memtables at which a writer waits for a flush before it seals another (write stall).
@@ -37,7 +39,7 @@ const MIN_SLEEP: Duration = Duration::from_micros(250);
 pub struct Core {
     pub directory: PathBuf,
     pub options: LsmOptions,
-    pub log: Log,
+    pub wal: Wal,
     pub tree: Arc<Tree>,
     pub cache: BlockCache,
     pub shared: Arc<Shared>,
@@ -65,6 +67,8 @@ pub struct Core {
     flushed: Condvar,
     /// Held while memtables are flushed.
     flushing: Mutex<()>,
+    /// Held while tables of another process are adopted.
+    pub following: Mutex<()>,
     /// Held while files of the log are removed, or while they must not be.
     pub tidying: Mutex<()>,
     pub progress: Arc<Progress>,
@@ -105,7 +109,7 @@ impl Core {
     pub fn new(
         directory: PathBuf,
         options: LsmOptions,
-        log: Log,
+        wal: Wal,
         tree: Arc<Tree>,
         cache: BlockCache,
         shared: Arc<Shared>,
@@ -117,7 +121,7 @@ impl Core {
         Self {
             directory,
             options,
-            log,
+            wal,
             tree,
             cache,
             shared,
@@ -134,6 +138,7 @@ impl Core {
             signalled: Condvar::new(),
             flushed: Condvar::new(),
             flushing: Mutex::default(),
+            following: Mutex::default(),
             tidying: Mutex::default(),
             progress,
             limiter,
@@ -164,6 +169,10 @@ impl Core {
         );
         self.poison.lock().get_or_insert(text);
         self.poisoned.store(true, Ordering::Release);
+        // Another process can maintain the tables.
+        if let Some(wal) = self.wal.shared() {
+            wal.wake();
+        }
     }
 
     /// Refuses all further work, and wakes the threads that wait for background work.
@@ -178,6 +187,23 @@ impl Core {
         if let Err(error) = self.tree.check() {
             self.give_up(&error.to_string());
         }
+    }
+
+    /// Lets another process maintain the tables, once no flush and no compaction writes to them.
+    pub fn end_maintenance(&self) {
+        self.tree.set_yields(true);
+        let _flushing = self.flushing.lock();
+        let _compacting = self.tree.compacting.lock();
+        self.tree.end_maintenance();
+        self.tree.set_yields(false);
+        if let Some(wal) = self.wal.shared() {
+            wal.lease.release();
+        }
+    }
+
+    /// Wakes the threads that wait for a flush.
+    pub fn notify_flushed(&self) {
+        self.flushed.notify_all();
     }
 
     /// Records the error of a failed compaction.
@@ -224,7 +250,7 @@ impl Core {
 
     /// Seals the active memtable, which holds everything up to `last`. Called by the committing thread only.
     pub fn seal(&self, last: Version) {
-        self.seal_before(last, self.log.rotate());
+        self.seal_before(last, self.wal.rotate());
         self.signal(|signals| signals.flush = true);
     }
 
@@ -234,9 +260,9 @@ impl Core {
     }
 
     /// Records how full the active memtable is after a commit, for [`Core::seal_idle`]. Only if memtables share
-    /// a budget.
+    /// a budget, or if processes share the database: the next one would apply these commits when it opens it.
     pub fn note_filling(&self, state: &State) {
-        if self.options.memory.is_some()
+        if (self.options.memory.is_some() || self.wal.shared().is_some())
             && state.active.bytes() >= self.options.memtable_bytes / IDLE_SHARE
             && !self.filling.swap(true, Ordering::Relaxed)
         {
@@ -255,29 +281,29 @@ impl Core {
             return;
         }
         self.filling.store(false, Ordering::Relaxed);
-        let is_worth =
-            self.shared.state().active.bytes() >= self.options.memtable_bytes / IDLE_SHARE;
+        let is_worth = !self.follows()
+            && self.shared.state().active.bytes() >= self.options.memtable_bytes / IDLE_SHARE;
         if is_worth && self.check_writable().is_ok() {
             self.seal(last);
         }
         self.chunks.clear();
     }
 
-    /// Flushes the active memtable, which holds a part of the commit after `last`, and the earlier ones. That
-    /// commit is in the log, on disk.
-    pub fn flush_part(&self, last: Version) -> Result<(), StorageError> {
-        self.seal_before(last, self.log.current_segment());
+    /// Flushes the active memtable, which holds a part of the commits after `last`, and the earlier ones. Those
+    /// commits are in the log, in a shared one before the position `record_end`.
+    pub fn flush_part(&self, last: Version, record_end: u64) -> Result<(), StorageError> {
+        self.seal_before(last, self.wal.within(record_end));
         self.flush_noting()
     }
 
-    /// Seals the active memtable: the log is needed from `next_segment` on once it is flushed.
-    fn seal_before(&self, last: Version, next_segment: u64) {
+    /// Seals the active memtable: the log is needed from `log_end` on once it is flushed.
+    fn seal_before(&self, last: Version, log_end: LogEnd) {
         self.shared.change(|state| {
             let sealed = Sealed {
                 memtable: state.active.clone(),
                 number: self.sealed.fetch_add(1, Ordering::Relaxed) + 1,
                 last,
-                next_segment,
+                log_end,
             };
             State {
                 active: Arc::new(Memtable::filling(&self.chunks)),
@@ -297,20 +323,18 @@ impl Core {
     /// Flushes the sealed memtables; returns whether there were any.
     pub fn flush_sealed(&self) -> Result<bool, StorageError> {
         let _one_at_a_time = self.flushing.lock();
+        if self.follows() {
+            // The process that maintains the tables flushes.
+            return Ok(false);
+        }
         self.check_writable()?;
         self.tree.check()?;
         let state = self.shared.state();
         let Some(newest) = state.sealed.first().cloned() else {
             return Ok(false);
         };
-        // Tables must not hold commits that the change stream could lose.
-        self.log
-            .sync_closed(newest.last)
-            .map_err(|failure| self.failed(failure))?;
-        // Without closing the segments, later damage could not be distinguished from a loss of power.
-        self.log
-            .close_full()
-            .map_err(|failure| self.failed(failure))?;
+        let prepared = self.wal.prepare_flush(&newest);
+        prepared.map_err(|failure| self.failed(failure))?;
         let memtables = || state.sealed.iter().map(|sealed| &sealed.memtable);
         let expected = memtables().map(|memtable| memtable.bytes()).sum::<usize>() * 3 / 4;
         self.progress.written.store(0, Ordering::Relaxed);
@@ -321,16 +345,15 @@ impl Core {
                 all.union(&memtable.range_tombstones())
             });
         let cursors = memtables().map(|memtable| memtable.cursor()).collect();
-        let (upto, last) = (newest.number, newest.last);
-        self.tree.flush_upto(
-            cursors,
-            &range_tombstones,
-            upto,
-            last,
-            newest.next_segment,
-            self,
-        )?;
-        self.log.note_durable(newest.last);
+        let flushed = FlushedUpto {
+            memtables: newest.number,
+            version: newest.last,
+            log_needed_from: newest.log_end.segment,
+            log_point: newest.log_end.point,
+        };
+        self.tree
+            .flush_upto(cursors, &range_tombstones, flushed, self)?;
+        self.wal.note_durable(newest.last);
         drop(state);
         if let Some(_tidying) = self.tidying.try_lock() {
             self.tidy()?;
@@ -349,7 +372,7 @@ impl Core {
             stream_since_ms: retention.stream_ms.map(|age| now.saturating_sub(age)),
             stream_bytes: retention.stream_bytes,
         };
-        self.log.tidy(keep).map_err(|failure| self.failed(failure))
+        self.wal.tidy(keep).map_err(|failure| self.failed(failure))
     }
 
     /// Flushes until nothing is sealed; records errors for the threads that wait.
@@ -375,6 +398,9 @@ impl Core {
     pub fn make_room(&self, last: Version, need: usize) -> Result<(), StorageError> {
         let limit = self.options.memtable_bytes;
         let need = need.min(limit);
+        if self.follows() {
+            return self.make_room_following(last, need);
+        }
         let mut waited = Duration::ZERO;
         loop {
             let state = self.shared.state();
@@ -420,7 +446,7 @@ impl Core {
         }
     }
 
-    fn note_slowed(&self, by: Duration) {
+    pub fn note_slowed(&self, by: Duration) {
         self.slowed
             .fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
     }
@@ -475,15 +501,8 @@ impl Horizon for Core {
     fn readable(&self) -> Readable {
         let window = match self.options.retention.versions_ms {
             0 => Version::MAX,
-            age => {
-                let since = self.now_ms().saturating_sub(age);
-                // If the log does not reach that far back, no older versions are kept.
-                self.log
-                    .version_at(since, Version::MAX)
-                    .ok()
-                    .flatten()
-                    .unwrap_or(0)
-            }
+            // If the log does not reach that far back, no older versions are kept.
+            age => self.wal.version_since(self.now_ms().saturating_sub(age)),
         };
         self.shared.readable(window)
     }

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use isomer_storage::{Optimistic, StorageError, delegate_engine};
+use isomer_shared_log::LogProcess;
+
+use isomer_storage::{LogRetention, Optimistic, SharedOptions, StorageError, delegate_engine};
 
 use isomer_vfs::Seal;
 
 use crate::{
     LsmOptions,
-    backend::{Copied, LsmBackend},
+    backend::{BackupLock, Copied, LsmBackend},
     open,
 };
 
@@ -22,19 +24,39 @@ impl LsmEngine {
     /// and the options allow it.
     ///
     /// Commits that are not in tables yet are replayed from the log. Errors: [`StorageError::InUse`] if it is
-    /// open elsewhere; [`StorageError::Unavailable`] if it is missing or may not be read or written;
-    /// [`StorageError::Corrupt`] if it is damaged, of a newer format, or not a database.
+    /// open elsewhere in a way that excludes this one; [`StorageError::Unavailable`] if it is missing or may not be
+    /// read or written; [`StorageError::Corrupt`] if it is damaged, of a newer format, or not a database.
     pub fn open(path: impl AsRef<Path>, options: LsmOptions) -> Result<Self, StorageError> {
-        Ok(Self {
-            engine: Optimistic::new(LsmBackend::open(path.as_ref(), options, false)?),
-        })
+        Self::over(LsmBackend::open(path.as_ref(), options, false)?)
+    }
+
+    /// The engine over a backend; if its log is a shared one, what follows its tables there is applied first.
+    fn over(backend: LsmBackend) -> Result<Self, StorageError> {
+        let Some(log) = backend.shared_log() else {
+            let engine = Optimistic::new(backend);
+            return Ok(Self { engine });
+        };
+        let options = backend.options();
+        let retention = options.retention;
+        let shared = SharedOptions {
+            clock: options.clock.clone(),
+            random: options.random.clone(),
+            retention: LogRetention {
+                versions_ms: retention.versions_ms,
+                stream_ms: retention.stream_ms,
+                stream_bytes: retention.stream_bytes,
+            },
+            follow: options.background,
+            ..SharedOptions::default()
+        };
+        let engine = Optimistic::shared(backend, log, shared)?;
+        engine.backend().flush_applied();
+        Ok(Self { engine })
     }
 
     /// Like [`LsmEngine::open`], also for a database whose restore is not complete.
     pub(crate) fn open_restored(path: &Path, options: LsmOptions) -> Result<Self, StorageError> {
-        Ok(Self {
-            engine: Optimistic::new(LsmBackend::open(path, options, true)?),
-        })
+        Self::over(LsmBackend::open(path, options, true)?)
     }
 
     /// The encryption of its files, for other files that are kept with them.
@@ -53,9 +75,7 @@ impl LsmEngine {
     }
 
     /// The lock of a backup: one at a time.
-    pub(crate) fn begin_backup(
-        &self,
-    ) -> Result<isomer_storage::sync::MutexGuard<'_, ()>, StorageError> {
+    pub(crate) fn begin_backup(&self) -> Result<BackupLock<'_>, StorageError> {
         self.engine.backend().begin_backup()
     }
 
@@ -65,12 +85,39 @@ impl LsmEngine {
         target: &Path,
         identity: u128,
     ) -> Result<Copied, StorageError> {
+        self.catch_up()?;
         self.engine.backend().checkpoint_as(target, identity)
     }
 
-    /// Flushes all commits to tables, and removes log segments that are no longer needed.
+    /// Flushes all commits to tables, and removes what the log no longer needs. If another process maintains the tables
+    /// of a shared database, waits until that one has.
     pub fn flush(&self) -> Result<(), StorageError> {
-        self.engine.backend().flush()
+        self.catch_up()?;
+        self.engine.backend().flush()?;
+        self.engine.trim_log()
+    }
+
+    /// Applies what other processes have committed.
+    fn catch_up(&self) -> Result<(), StorageError> {
+        self.engine.snapshot().map(drop)
+    }
+
+    /// In a shared database: adopts tables that another process has published, and takes over if the process that
+    /// maintained them has ended. A background thread does this if there are threads.
+    pub fn follow(&self) -> Result<(), StorageError> {
+        self.catch_up()?;
+        self.engine.backend().follow()
+    }
+
+    /// The processes that have a shared database open for writing, and the id of the one that maintains its tables.
+    /// For people: nothing depends on it.
+    pub fn processes(&self) -> (Vec<LogProcess>, Option<u32>) {
+        self.engine.backend().processes()
+    }
+
+    /// Whether this process flushes and compacts: always, unless another one of a shared database does.
+    pub fn maintains(&self) -> bool {
+        self.engine.backend().maintains()
     }
 
     /// Compacts tables as far as their number or their tombstones require.

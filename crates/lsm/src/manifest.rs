@@ -12,18 +12,20 @@
 //!            count of jobs: varint, each: level, target run, count of inputs, each input: varints, bottom: u8,
 //!            from: bytes, until: bytes or missing;
 //!            since format 2: identity of the database: u128; count of segments of the log: varint, each: number: varint,
-//!            salt: u64, end of its records, or 0 while it is not closed: varint; where it is closed: first and last version: varints
+//!            salt: u64, end of its records, or 0 while it is not closed: varint; where it is closed: first and last version: varints;
+//!            since format 3: position in the shared log after everything in the tables: varint, hash of the record before: u64
 //! ```
 //!
 //! One file defines what belongs together: a table, a blob file or a log segment that it names and that is
 //! missing or was replaced is detected, whatever other files were replaced. Format 1, of version 0.1.0, does
-//! not name segments; it is not written any more.
+//! not name segments; it is not written any more. Format 3 belongs to a database whose log is shared by several
+//! processes; databases with a private log are written in format 2.
 //!
 //! A table of 32 MiB takes about 150 bytes here, so a change costs far less than the data it refers to.
 
 use std::{io, path::Path};
 
-use isomer_storage::{StorageError, Version, io_error};
+use isomer_storage::{LogPoint, StorageError, Version, io_error};
 use isomer_vfs::{Disk, OpenMode, Seal, SealedPosition};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -38,8 +40,11 @@ pub(crate) const MANIFEST: &str = "MANIFEST";
 /// Its name while it is being written.
 pub(crate) const NEW_MANIFEST: &str = "MANIFEST.new";
 const MAGIC: &[u8; 16] = b"IsomerDB tables\n";
-const FORMAT_VERSION: u32 = 2;
+/// The newest format that is read.
+const FORMAT_VERSION: u32 = 3;
 const HEAD_BYTES: usize = 56;
+/// Bytes of the head up to and including the sequence.
+const SEQUENCE_END: usize = 32;
 
 /// The contents of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +65,8 @@ pub(crate) struct Stored {
     pub(crate) jobs: Vec<Job>,
     /// The other files of the database; `None` in format 1.
     pub(crate) whole: Option<Whole>,
+    /// The place in the shared log behind everything in the tables; `None` where the database has a private log.
+    pub(crate) log_point: Option<LogPoint>,
 }
 
 /// The identity of the database and of the files that belong to it.
@@ -207,7 +214,11 @@ impl Stored {
         if let Some(whole) = &self.whole {
             whole.put(&mut body);
         }
-        let format = self.whole.as_ref().map_or(1, |_| FORMAT_VERSION);
+        if let Some(point) = self.log_point {
+            put_varint(&mut body, point.next);
+            body.extend_from_slice(&point.hash.to_le_bytes());
+        }
+        let format = self.format();
         debug_assert!(
             Self::parse(&body, format).is_some_and(|mut stored| {
                 stored.sequence = self.sequence;
@@ -231,6 +242,16 @@ impl Stored {
         let sum = xxh3_64(&out);
         out.extend_from_slice(&sum.to_le_bytes());
         out
+    }
+
+    /// The number of the format in which it is written.
+    fn format(&self) -> u32 {
+        match (&self.whole, self.log_point) {
+            (None, None) => 1,
+            (Some(_), None) => 2,
+            (Some(_), Some(_)) => 3,
+            (None, Some(_)) => unreachable!("a shared database has an identity"),
+        }
     }
 
     /// Decodes a manifest, or returns what is wrong with it.
@@ -341,6 +362,12 @@ impl Stored {
         if format > 1 {
             stored.whole = Some(Whole::take(&mut reader)?);
         }
+        if format > 2 {
+            let (next, hash) = (reader.varint()?, reader.fixed_u64()?);
+            // Positions are counted from 1 on.
+            stored.log_point = (next > 0).then_some(LogPoint { next, hash });
+            stored.log_point?;
+        }
         reader.is_done().then_some(stored)
     }
 
@@ -384,6 +411,23 @@ impl Stored {
             .rename(&new, &path)
             .and_then(|()| disk.sync_folder(folder));
         renamed.map_err(|error| (io_error("renaming", &path, &error), true))
+    }
+
+    /// The sequence of the manifest in `folder`, without its contents; 0 if there is none.
+    pub(crate) fn read_sequence(disk: &dyn Disk, folder: &Path) -> Result<u64, StorageError> {
+        let path = folder.join(MANIFEST);
+        let mut head = [0; SEQUENCE_END];
+        let read = disk
+            .open(&path, OpenMode::Read)
+            .and_then(|file| file.read_exact_at(&mut head, 0));
+        match read {
+            Ok(()) => {
+                let (_, sequence) = head.split_last_chunk().expect("32 bytes");
+                Ok(u64::from_le_bytes(*sequence))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(io_error("reading", &path, &error)),
+        }
     }
 
     /// Reads the manifest in `folder`, if there is one.
@@ -486,6 +530,17 @@ mod tests {
                     ),
                 ]),
             }),
+            log_point: None,
+        }
+    }
+
+    fn shared_example() -> Stored {
+        Stored {
+            log_point: Some(LogPoint {
+                next: 1 << 20,
+                hash: 0x0102_0304_0506_0708,
+            }),
+            ..example()
         }
     }
 
@@ -497,6 +552,10 @@ mod tests {
             Stored::decode(&stored.encode(7, &seal), &seal).unwrap(),
             stored
         );
+        let shared = shared_example();
+        let bytes = shared.encode(7, &seal);
+        assert_eq!(bytes[16], 3);
+        assert_eq!(Stored::decode(&bytes, &seal).unwrap(), shared);
         let encrypted = Seal::ephemeral().unwrap();
         let bytes = stored.encode(7, &encrypted);
         assert_eq!(Stored::decode(&bytes, &encrypted).unwrap(), stored);
@@ -510,10 +569,47 @@ mod tests {
         assert_eq!(Stored::decode(&bytes, &seal).unwrap(), first_format);
     }
 
+    /// The bytes of the smallest manifest of a shared database, one by one.
+    #[test]
+    fn the_third_format_is_as_specified() {
+        let stored = Stored {
+            sequence: 5,
+            next_file: 1,
+            next_run: 1,
+            flushed: 300,
+            whole: Some(Whole {
+                database: 9,
+                links: Links::new(),
+            }),
+            log_point: Some(LogPoint {
+                next: 130,
+                hash: 0x1112_1314_1516_1718,
+            }),
+            ..Stored::default()
+        };
+        let mut expected = b"IsomerDB tables\n".to_vec();
+        expected.extend_from_slice(&[3, 0, 0, 0, 0, 0, 0, 0]); // format, 0
+        expected.extend_from_slice(&[5, 0, 0, 0, 0, 0, 0, 0]); // sequence
+        expected.push(7); // identity of the file
+        expected.extend_from_slice(&[0; 15]);
+        expected.extend_from_slice(&[37, 0, 0, 0, 0, 0, 0, 0]); // length
+        // Next file, next run, flushed, first segment, no ingestion, collected, no blobs, no levels, no jobs.
+        expected.extend_from_slice(&[1, 1, 0xac, 2, 0, 0, 0, 0, 0, 0]);
+        expected.push(9); // identity of the database
+        expected.extend_from_slice(&[0; 15]);
+        expected.push(0); // no segments
+        expected.extend_from_slice(&[0x82, 1]); // position in the shared log
+        expected.extend_from_slice(&[0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
+        let sum = xxh3_64(&expected);
+        expected.extend_from_slice(&sum.to_le_bytes());
+        assert_eq!(stored.encode(7, &Seal::plain()), expected);
+        assert_eq!(Stored::decode(&expected, &Seal::plain()), Ok(stored));
+    }
+
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let seal = Seal::plain();
-        let bytes = example().encode(7, &seal);
+        let bytes = shared_example().encode(7, &seal);
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
@@ -528,7 +624,7 @@ mod tests {
     #[test]
     fn malformed_bodies_are_refused() {
         let seal = Seal::plain();
-        let bytes = example().encode(7, &seal);
+        let bytes = shared_example().encode(7, &seal);
         let body = &bytes[HEAD_BYTES..bytes.len() - 8];
         for at in 0..body.len() {
             let mut damaged = body.to_vec();

@@ -6,6 +6,7 @@
 //! DIR/STORE     "isomerST", u32 format, u32 0, u128 identity of the database, u64 check of these (XXH3); written as the last
 //!               step of creating the database, after its manifest
 //! DIR/log/      segments of the log
+//! DIR/shared/   since format 3, instead of `log`: the log that processes share
 //! DIR/tables/   tables and their manifest
 //! ```
 //!
@@ -13,7 +14,8 @@
 //! which the engine was called `store`.
 //!
 //! Format 2 means that the manifest is of format 2 at least: a missing or older one is detected. A database of
-//! format 1 is upgraded to format 2 when it is first opened for writing, after its manifest.
+//! format 1 is upgraded to format 2 when it is first opened for writing, after its manifest. Format 3 means that the log
+//! is the shared one: a database gets it when it is first opened for several processes (see `processes`), and only then.
 
 use std::{io, path::Path};
 
@@ -30,11 +32,16 @@ use crate::{LsmOptions, backup::refuse_unfinished};
 /// The file that makes a folder a database of this engine.
 pub const STORE: &str = "STORE";
 const NEW_STORE: &str = "STORE.new";
-const LOCK: &str = "LOCK";
+pub const LOCK: &str = "LOCK";
 pub const LOG: &str = "log";
+/// The folder of the shared log.
+pub const SHARED: &str = "shared";
 pub const TABLES: &str = "tables";
 const MAGIC: [u8; 8] = *b"isomerST";
-const FORMAT: u32 = 2;
+/// The format of a database with a private log.
+pub const OWN_LOG: u32 = 2;
+/// The format of a database whose log processes share.
+pub const SHARED_LOG: u32 = 3;
 const STORE_BYTES: usize = 40;
 
 /// Checks that `directory` may be a database, and creates the folder if that is allowed. A database that is
@@ -78,10 +85,16 @@ pub fn prepare(
     }
     let names = options.disk.list(directory);
     for name in names.map_err(|error| io_error("reading", directory, &error))? {
-        if ![LOCK, NEW_STORE, LOG, TABLES, KEYS_FILE, NEW_KEYS_FILE]
-            .iter()
-            .any(|own| name == Path::new(own))
-        {
+        let own = [
+            LOCK,
+            NEW_STORE,
+            LOG,
+            SHARED,
+            TABLES,
+            KEYS_FILE,
+            NEW_KEYS_FILE,
+        ];
+        if !own.iter().any(|own| name == Path::new(own)) {
             let name = name.display();
             return not_a_database(format!(
                 "it holds other files (`{name}`), and none named `{STORE}`: give an empty or a new directory"
@@ -127,14 +140,14 @@ pub fn exists(directory: &Path, options: &LsmOptions) -> Result<bool, StorageErr
         .map_err(|error| io_error("opening", &path, &error))
 }
 
-/// Locks `directory` for one writer, or for readers, which exclude writers.
-pub fn lock(directory: &Path, options: &LsmOptions) -> Result<Option<Lock>, StorageError> {
+/// Locks `directory` for one writer, or for readers, which exclude writers; of a shared database, for all processes that
+/// share it.
+pub fn lock(
+    directory: &Path,
+    options: &LsmOptions,
+    mode: LockMode,
+) -> Result<Option<Lock>, StorageError> {
     let path = directory.join(LOCK);
-    let mode = if options.read_only {
-        LockMode::Shared
-    } else {
-        LockMode::Exclusive
-    };
     options.disk.lock(&path, mode).map_err(|error| match error {
         LockError::Io(error) => io_error("locking", &path, &error),
         LockError::Held(pid) => StorageError::InUse {
@@ -155,7 +168,12 @@ pub struct StoreFile {
 impl StoreFile {
     /// Whether the manifest must name the files that belong to it.
     pub fn is_whole(&self) -> bool {
-        self.format >= 2
+        self.format >= OWN_LOG
+    }
+
+    /// Whether its log is the shared one.
+    pub fn is_shared(&self) -> bool {
+        self.format >= SHARED_LOG
     }
 }
 
@@ -192,9 +210,9 @@ pub fn read(directory: &Path, options: &LsmOptions) -> Result<Option<StoreFile>,
         ));
     }
     let format = u32::from_le_bytes(fields[8..12].try_into().expect("four bytes"));
-    if format > FORMAT {
+    if format > SHARED_LOG {
         return Err(StorageError::Corrupt(format!(
-            "the database `{}` was written in format {format}, this program reads up to format {FORMAT}: use a newer program",
+            "the database `{}` was written in format {format}, this program reads up to format {SHARED_LOG}: use a newer program",
             directory.display()
         )));
     }
@@ -231,12 +249,17 @@ pub fn make_folders(directory: &Path, options: &LsmOptions) -> Result<(), Storag
     Ok(())
 }
 
-/// Makes a folder with a log and tables a database with that identity, of the newest format.
-pub fn create(directory: &Path, options: &LsmOptions, identity: u128) -> Result<(), StorageError> {
+/// Makes a folder with a log and tables a database with that identity, of the format [`OWN_LOG`] or [`SHARED_LOG`].
+pub fn create(
+    directory: &Path,
+    options: &LsmOptions,
+    identity: u128,
+    format: u32,
+) -> Result<(), StorageError> {
     let disk = &options.disk;
     let mut bytes = Vec::with_capacity(STORE_BYTES);
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&format.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(&identity.to_le_bytes());
     let check = xxh3_64(&bytes);

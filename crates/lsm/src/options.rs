@@ -6,6 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use isomer_shared_log::SharedLog;
 use isomer_storage::{MAX_TRANSACTION_BYTES, Memory};
 use isomer_vfs::{Disk, RealDisk, RealTime, Seal, Time, keys::MasterKey};
 
@@ -21,6 +22,10 @@ pub struct LsmOptions {
     pub create: bool,
     /// Opens without writing anything; commits are refused.
     pub read_only: bool,
+    /// Whether other processes may have the database open at the same time.
+    pub sharing: Sharing,
+    /// What other processes of a shared database see of this one, such as `server`: its first 16 bytes.
+    pub process_kind: String,
     /// The disk with the files.
     pub disk: Arc<dyn Disk>,
     /// The key of an encrypted database; also encrypts one that is created.
@@ -65,6 +70,22 @@ pub struct LsmOptions {
     pub random: Random,
 }
 
+/// Whether several processes may have a database open.
+#[derive(Clone, Debug, Default)]
+pub enum Sharing {
+    /// One process that writes, or several that only read. A database that was shared before stays in its format: its
+    /// commits go through the shared log.
+    #[default]
+    Exclusive,
+    /// Any number of processes that read and write. The first opening in this way converts the database: earlier
+    /// versions of the program refuse it from then on. Ignored when a database that was never shared is opened
+    /// read-only.
+    Shared,
+    /// Like `Shared`, with a log that is elsewhere: for tests.
+    #[doc(hidden)]
+    Over(Arc<dyn SharedLog>),
+}
+
 /// What is kept in addition to the last version.
 ///
 /// Entries of the change stream dropped by its limits count as trimmed from then on.
@@ -83,6 +104,8 @@ impl Default for LsmOptions {
         Self {
             create: true,
             read_only: false,
+            sharing: Sharing::Exclusive,
+            process_kind: "library".to_owned(),
             disk: Arc::new(RealDisk),
             key: None,
             seal: Seal::plain(),
@@ -111,6 +134,7 @@ impl fmt::Debug for LsmOptions {
             .debug_struct("LsmOptions")
             .field("create", &self.create)
             .field("read_only", &self.read_only)
+            .field("sharing", &self.sharing)
             .field("cache_bytes", &self.cache_bytes)
             .field("memtable_bytes", &self.memtable_bytes)
             .field("segment_bytes", &self.segment_bytes)

@@ -4,11 +4,16 @@
 use std::{
     collections::BTreeMap,
     ops::ControlFlow,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use isomer_storage::sync::{Mutex, RwLock};
-use isomer_storage::{KeyRange, Order, Parked, StorageError, ValueVisitor, Version, View, Visitor};
+use isomer_storage::{
+    KeyRange, LogPoint, Order, Parked, StorageError, ValueVisitor, Version, View, Visitor,
+};
 
 use crate::{
     Decided, Levels, MergeCursor, RangeTombstones, Readable,
@@ -38,8 +43,19 @@ pub struct Sealed {
     /// The last version that is completely in it and the earlier ones: a large commit goes through several
     /// memtables.
     pub last: Version,
-    /// The first log segment with later commits.
-    pub next_segment: u64,
+    /// Where the log continues after it.
+    pub log_end: LogEnd,
+}
+
+/// Where the log continues after a sealed memtable and the earlier ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The first segment of an own log with later commits.
+    pub segment: u64,
+    /// The place in a shared log behind the commits that are completely in memtables.
+    pub point: LogPoint,
+    /// The position in a shared log after the last record of which they have a part.
+    pub covers: u64,
 }
 
 impl State {
@@ -230,6 +246,17 @@ pub struct Shared {
     /// The same for single reads, which are so short that a shared lock and reference count would be contended.
     sharded: Sharded<RwLock<Arc<SharedState>>>,
     readers: Mutex<Readers>,
+    /// Views of versions below it read a kept state. Raised before the state that lacks such versions is set.
+    kept_below: AtomicU64,
+    /// States for such views, the oldest one first.
+    kept: RwLock<Vec<KeptState>>,
+}
+
+/// A state for the views of earlier versions, which the tables of another process no longer have.
+struct KeptState {
+    /// Versions from here on are in the next one.
+    below: Version,
+    state: Arc<SharedState>,
 }
 
 #[derive(Default)]
@@ -253,6 +280,8 @@ impl Shared {
                 floor,
                 ..Readers::default()
             }),
+            kept_below: AtomicU64::new(0),
+            kept: RwLock::default(),
         }
     }
 
@@ -263,8 +292,69 @@ impl Shared {
 
     /// The current state, for a single read.
     #[inline]
-    fn state_to_read(&self) -> Arc<SharedState> {
-        self.sharded.local().read().clone()
+    fn state_to_read(&self, version: Version) -> Arc<SharedState> {
+        let state = self.sharded.local().read().clone();
+        match self.kept_for(version) {
+            Some(kept) => kept,
+            None => state,
+        }
+    }
+
+    /// The state that a view of `version` reads. The caller keeps the view.
+    fn state_of(&self, version: Version) -> Arc<State> {
+        let state = self.state();
+        match self.kept_for(version) {
+            Some(kept) => kept.0.clone(),
+            None => state,
+        }
+    }
+
+    /// The state that was kept for views of `version`. The current state was read before: if that one lacks the version,
+    /// the kept one is found here.
+    #[inline]
+    fn kept_for(&self, version: Version) -> Option<Arc<SharedState>> {
+        if version >= self.kept_below.load(Ordering::Acquire) {
+            return None;
+        }
+        let kept = self.kept.read();
+        let found = kept.iter().find(|kept| version < kept.below);
+        found.map(|kept| kept.state.clone())
+    }
+
+    /// Sets a state whose tables lack versions below `collected_below`, which is at most the last published version.
+    /// Views of such versions, if there are any, go on with the present state; there are no new ones.
+    pub fn change_collected(&self, collected_below: Version, change: impl FnOnce(&State) -> State) {
+        {
+            let mut readers = self.readers.lock();
+            readers.floor = readers.floor.max(collected_below);
+            let from = self.kept_below.load(Ordering::Acquire);
+            let is_read = readers.live.range(..collected_below).next_back();
+            if is_read.is_some_and(|(version, _)| *version >= from) {
+                self.kept.write().push(KeptState {
+                    below: collected_below,
+                    state: Arc::new(SharedState(self.state())),
+                });
+                self.kept_below.store(collected_below, Ordering::Release);
+            }
+        }
+        self.change(change);
+    }
+
+    /// Drops the kept states that no view reads. The caller has the lock of the readers.
+    fn forget_kept(&self, readers: &Readers) -> Vec<KeptState> {
+        let mut kept = self.kept.write();
+        let mut from = 0;
+        let mut unread = Vec::new();
+        let mut at = 0;
+        while at < kept.len() {
+            let below = kept[at].below;
+            match readers.live.range(from..below).next() {
+                Some(_) => at += 1,
+                None => unread.push(kept.remove(at)),
+            }
+            from = below;
+        }
+        unread
     }
 
     /// Replaces the state by the result of `change`: all later calls return the new one. The old one is dropped
@@ -344,12 +434,14 @@ pub struct LsmView {
 impl LsmView {
     /// A cursor over a range.
     pub fn cursor(&self, range: KeyRange<'_>) -> Result<MergeCursor<Source>, StorageError> {
-        self.shared.state().cursor(range, self.version)
+        self.shared
+            .state_of(self.version)
+            .cursor(range, self.version)
     }
 
     /// A cursor at the first pair of a range.
     fn position(&self, range: KeyRange<'_>, order: Order) -> Result<ScanPosition, StorageError> {
-        let state = self.shared.state();
+        let state = self.shared.state_of(self.version);
         let mut cursor = state.cursor(range, self.version)?;
         cursor.begin(range, order)?;
         Ok(ScanPosition {
@@ -397,7 +489,7 @@ impl ScanPosition {
             && self.order == order
             && self.bound.as_deref() == far_end(range, order)
             && std::ptr::eq(self.shared.as_ptr(), Arc::as_ptr(&view.shared))
-            && Arc::ptr_eq(&self.state, &view.shared.state());
+            && Arc::ptr_eq(&self.state, &view.shared.state_of(view.version));
         let begins = same
             && match (self.cursor.pair(), order) {
                 (Ok((key, _)), Order::Ascending) => key == range.start,
@@ -419,6 +511,10 @@ impl Drop for LsmView {
             *count -= 1;
             if *count == 0 {
                 readers.live.remove(&self.version);
+                let is_kept = self.version < self.shared.kept_below.load(Ordering::Acquire);
+                let unread = is_kept.then(|| self.shared.forget_kept(&readers));
+                drop(readers);
+                drop(unread);
             }
         }
     }
@@ -432,12 +528,15 @@ impl View for LsmView {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        self.shared.state_to_read().0.get(key, self.version)
+        self.shared
+            .state_to_read(self.version)
+            .0
+            .get(key, self.version)
     }
 
     fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
         for keys in keys.chunks(KEYS_PER_LOOKUP) {
-            let state = self.shared.state_to_read();
+            let state = self.shared.state_to_read(self.version);
             if state.0.visit_many(keys, self.version, visit)?.is_break() {
                 break;
             }
@@ -473,7 +572,7 @@ impl View for LsmView {
             if flow.is_continue() || !wanted {
                 return Ok(());
             }
-            if Arc::ptr_eq(&position.state, &self.shared.state()) {
+            if Arc::ptr_eq(&position.state, &self.shared.state_of(self.version)) {
                 continue;
             }
             edge.clear();

@@ -9,7 +9,7 @@
 //! work.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     path::{Path, PathBuf},
     sync::{
@@ -19,8 +19,8 @@ use std::{
 };
 
 use isomer_storage::sync::{Mutex, RwLock};
-use isomer_storage::{StorageError, Version, io_error};
-use isomer_vfs::{Disk, Seal};
+use isomer_storage::{LogPoint, StorageError, Version, io_error};
+use isomer_vfs::{Disk, DiskFile, Seal};
 
 use crate::{
     BlockCache, Cursor, RangeTombstones,
@@ -34,6 +34,7 @@ use crate::{
     log::{Chain, Links},
     manifest::{MANIFEST, NEW_MANIFEST, Stored, StoredBlob, StoredRun, Whole},
     merge::Merge,
+    processes::ManifestNumbers,
     table::{Table, TableFile, builder::TableOptions, sealed::Pace},
 };
 
@@ -71,6 +72,12 @@ pub struct TreeOptions {
     pub database: u128,
     /// The segments of the log that the manifest names.
     pub chain: Arc<Chain>,
+    /// Whether several processes share the log: the manifest names a place in it, and no segments.
+    pub shared: bool,
+    /// Whether another process may maintain the tables: nothing is written before `begin_maintenance`.
+    pub follows: bool,
+    /// Where the sequence of each manifest is published for other processes.
+    pub numbers: Option<Arc<dyn ManifestNumbers>>,
 }
 
 impl TreeOptions {
@@ -93,6 +100,9 @@ impl TreeOptions {
             read_only: false,
             database: 0,
             chain: Arc::default(),
+            shared: false,
+            follows: false,
+            numbers: None,
         }
     }
 }
@@ -176,6 +186,8 @@ pub struct Recovered {
     pub collected_below: Version,
     /// The log segments that must exist; `None` if the manifest's format does not name them.
     pub links: Option<Links>,
+    /// The place in a shared log behind everything in the tables.
+    pub log_point: LogPoint,
     /// Files in the folder that the manifest does not name.
     orphans: Vec<PathBuf>,
 }
@@ -206,6 +218,19 @@ enum Reader {
     Blob(Weak<BlobFile>),
 }
 
+/// What a flush adds to the tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlushedUpto {
+    /// Memtables up to this number.
+    pub(crate) memtables: u64,
+    /// Everything up to this version.
+    pub(crate) version: Version,
+    /// The first log segment that is still needed.
+    pub(crate) log_needed_from: u64,
+    /// The place in a shared log behind everything in the tables.
+    pub(crate) log_point: LogPoint,
+}
+
 /// Called with each new state of the levels, before other threads use it.
 pub type OnChange = Arc<dyn Fn(&Arc<Levels>) + Send + Sync>;
 
@@ -223,6 +248,10 @@ pub struct Tree {
     pub(crate) flushed_bytes: AtomicU64,
     doomed: Mutex<Vec<Doomed>>,
     stop: AtomicBool,
+    /// Whether compactions stop so that another process can maintain the tables.
+    yields: AtomicBool,
+    /// Whether this process may write the manifest, and remove files.
+    maintains: AtomicBool,
     on_change: OnChange,
 }
 
@@ -247,14 +276,13 @@ impl Tree {
         let folder = options.folder.clone();
         let disk = options.disk.clone();
         let fail = |error| io_error("opening", &folder, &error);
-        if !options.read_only {
+        let writes = !options.read_only && !options.follows;
+        if writes {
             disk.make_folder(&folder).map_err(fail)?;
         }
         let names = match disk.list(&folder) {
             Ok(names) => names,
-            Err(error) if options.read_only && error.kind() == std::io::ErrorKind::NotFound => {
-                Vec::new()
-            }
+            Err(error) if !writes && error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(fail(error)),
         };
         let found: Vec<(u64, PathBuf)> =
@@ -275,14 +303,7 @@ impl Tree {
                 ));
             }
         };
-        if let Some(whole) = &stored.whole
-            && whole.database != options.database
-        {
-            return Err(StorageError::Corrupt(format!(
-                "`{}` belongs to another database: put all files back as they were, or restore the database from a backup",
-                folder.join(MANIFEST).display()
-            )));
-        }
+        check_identity(&stored, &options)?;
         if !options.read_only {
             // The rename may be in the operating system's memory only, if the process that made it ended or
             // failed before the name was durable. Later records of the log, and removals of files, rely on it.
@@ -293,7 +314,7 @@ impl Tree {
             next: AtomicU64::new(stored.next_file.max(highest.unwrap_or(1))),
             options,
         };
-        let levels = load(&files, &stored)?;
+        let levels = load(&files, &stored, &Levels::default())?;
         let is_new = stored.sequence == 0;
         let links = match is_new {
             true => Some(Links::new()),
@@ -306,6 +327,7 @@ impl Tree {
             ingested: stored.ingested,
             collected_below: stored.collected_below,
             links,
+            log_point: stored.log_point.unwrap_or_default(),
             orphans: orphans.map(|name| folder.join(name)).collect(),
         };
         let tree = Self {
@@ -321,9 +343,11 @@ impl Tree {
             flushed_bytes: AtomicU64::new(0),
             doomed: Mutex::default(),
             stop: AtomicBool::new(false),
+            yields: AtomicBool::new(false),
+            maintains: AtomicBool::new(writes),
             on_change,
         };
-        if is_new && !tree.files.options.read_only {
+        if is_new && writes {
             tree.change(|_, _| Ok(()))?;
             // The folder's own name as well.
             let folder = &tree.files.options.folder;
@@ -338,10 +362,14 @@ impl Tree {
     /// Removes files that the manifest does not name. Only after the log was found to match the manifest: the
     /// files may belong to a later manifest, which can be put back.
     pub fn remove_orphans(&self, recovered: &Recovered) -> Result<(), StorageError> {
-        if self.files.options.read_only {
+        if !self.maintains() {
             return Ok(());
         }
-        for path in &recovered.orphans {
+        self.remove_files(&recovered.orphans)
+    }
+
+    fn remove_files(&self, paths: &[PathBuf]) -> Result<(), StorageError> {
+        for path in paths {
             match self.files.options.disk.remove(path) {
                 // The first manifest was renamed over it.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -370,6 +398,12 @@ impl Tree {
     ) -> Result<Arc<Levels>, StorageError> {
         let mut editing = self.editing.lock();
         editing.check()?;
+        if !self.maintains() {
+            return Err(StorageError::Unavailable(format!(
+                "the tables in `{}` are maintained by another process: leave their changes to it",
+                self.files.options.folder.display()
+            )));
+        }
         let old = self.current();
         let mut levels = (*old).clone();
         let mut next_run = editing.stored.next_run;
@@ -392,6 +426,9 @@ impl Tree {
             return Err(error);
         }
         options.chain.end_storing();
+        if let Some(numbers) = &options.numbers {
+            numbers.raise(stored.sequence);
+        }
         editing.stored = stored;
         let levels = Arc::new(levels);
         let before = std::mem::replace(&mut *self.current.write(), levels.clone());
@@ -451,6 +488,7 @@ impl Tree {
                 database: self.files.options.database,
                 links: self.files.options.chain.begin_storing(),
             }),
+            log_point: self.files.options.shared.then_some(levels.log_point),
         }
     }
 
@@ -512,24 +550,21 @@ impl Tree {
         log_needed_from: u64,
         horizon: &dyn Horizon,
     ) -> Result<Arc<Levels>, StorageError> {
-        self.flush_upto(
-            memtables,
-            range_tombstones,
-            0,
-            flushed,
+        let flushed = FlushedUpto {
+            memtables: 0,
+            version: flushed,
             log_needed_from,
-            horizon,
-        )
+            log_point: LogPoint::default(),
+        };
+        self.flush_upto(memtables, range_tombstones, flushed, horizon)
     }
 
-    /// Like [`Tree::flush`], of memtables up to the number `upto`.
-    pub fn flush_upto<C: Cursor>(
+    /// Like [`Tree::flush`], with everything that is in tables afterwards.
+    pub(crate) fn flush_upto<C: Cursor>(
         &self,
         memtables: Vec<C>,
         range_tombstones: &RangeTombstones,
-        upto: u64,
-        flushed: Version,
-        log_needed_from: u64,
+        flushed: FlushedUpto,
         horizon: &dyn Horizon,
     ) -> Result<Arc<Levels>, StorageError> {
         let readable = horizon.readable();
@@ -564,9 +599,13 @@ impl Tree {
                 let run = Arc::new(Run::new(new_run(), parts));
                 levels.levels[0].insert(0, run);
             }
-            levels.flushed = levels.flushed.max(flushed);
-            levels.flushed_memtables = levels.flushed_memtables.max(upto);
-            levels.log_needed_from = levels.log_needed_from.max(log_needed_from);
+            levels.flushed = levels.flushed.max(flushed.version);
+            levels.flushed_memtables = levels.flushed_memtables.max(flushed.memtables);
+            levels.log_needed_from = levels.log_needed_from.max(flushed.log_needed_from);
+            if flushed.log_point.next > levels.log_point.next {
+                levels.log_point = flushed.log_point;
+            }
+            let collected = self.collected(collected, levels.flushed);
             levels.collected_below = levels.collected_below.max(collected);
             levels.add_blobs(&self.files, &written.blobs)
         })
@@ -607,8 +646,114 @@ impl Tree {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    /// Versions below which may lack entries, once tables up to `flushed` have only those that are readable from `from`
+    /// on. A process that has applied less than the maintainer must not wait for versions that the tables do not have.
+    pub(crate) fn collected(&self, from: Version, flushed: Version) -> Version {
+        match self.files.options.shared {
+            true => from.min(flushed),
+            false => from,
+        }
+    }
+
+    /// Makes compactions stop at the next key while `yields`.
+    pub(crate) fn set_yields(&self, yields: bool) {
+        self.yields.store(yields, Ordering::Relaxed);
+    }
+
+    /// Leaves the tables to another process. No compaction and no flush is running: they would write files.
+    pub(crate) fn end_maintenance(&self) {
+        let _editing = self.editing.lock();
+        self.maintains.store(false, Ordering::Release);
+    }
+
+    /// Whether this process may write the manifest, and remove files.
+    pub(crate) fn maintains(&self) -> bool {
+        self.maintains.load(Ordering::Acquire)
+    }
+
+    /// Number of times the manifest of the current levels was written.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.editing.lock().stored.sequence
+    }
+
+    /// Opens the tables of the newest manifest, which another process may have written. A table that was compacted
+    /// away before it was opened is not in the next manifest, which is read then.
+    ///
+    /// `applied` is the place behind the last applied record of the shared log, `published` the last version. Tables
+    /// with more than that, or that lack versions which are still to be published, are not opened.
+    pub(crate) fn newest(
+        &self,
+        applied: LogPoint,
+        published: Version,
+    ) -> Result<Newest, StorageError> {
+        let options = &self.files.options;
+        let known = self.sequence();
+        loop {
+            if Stored::read_sequence(&*options.disk, &options.folder)? <= known {
+                return Ok(Newest::Known);
+            }
+            let Some(stored) = Stored::read(&*options.disk, &options.folder, &options.seal)? else {
+                return Ok(Newest::Known);
+            };
+            check_identity(&stored, options)?;
+            let point = stored.log_point.unwrap_or_default();
+            if point.next > applied.next || stored.collected_below > published {
+                return Ok(Newest::Ahead);
+            }
+            if !options.read_only {
+                // The process that wrote it may have ended before its name was durable, and this one may trim the log.
+                let synced = options.disk.sync_folder(&options.folder);
+                synced.map_err(|error| io_error("syncing", &options.folder, &error))?;
+            }
+            match load(&self.files, &stored, &self.current()) {
+                Ok(levels) => return Ok(Newest::Found(Newer { stored, levels })),
+                Err(error) => {
+                    let now = Stored::read_sequence(&*options.disk, &options.folder)?;
+                    if now == stored.sequence {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the levels of another process the current ones.
+    pub(crate) fn adopt(&self, newer: Newer) -> Arc<Levels> {
+        let mut editing = self.editing.lock();
+        let Newer { stored, mut levels } = newer;
+        let old = self.current();
+        levels.flushed_memtables = old.flushed_memtables;
+        levels.seek_budget = old.seek_budget.clone();
+        editing.stored = stored;
+        let levels = Arc::new(levels);
+        *self.current.write() = levels.clone();
+        levels
+    }
+
+    /// Takes charge of the tables, whose newest manifest was adopted: the process that had it has ended. Makes
+    /// durable what that one may not have, and removes what it left behind.
+    pub(crate) fn begin_maintenance(&self) -> Result<(), StorageError> {
+        let options = &self.files.options;
+        let folder = &options.folder;
+        let fail = |error| io_error("opening", folder, &error);
+        options.disk.sync_folder(folder).map_err(fail)?;
+        let names = options.disk.list(folder).map_err(fail)?;
+        let found: Vec<(u64, PathBuf)> =
+            names.iter().filter_map(|name| file_number(name)).collect();
+        let editing = self.editing.lock();
+        let highest = found.iter().map(|(number, _)| number + 1).max();
+        let next = editing.stored.next_file.max(highest.unwrap_or(1));
+        self.files.next.fetch_max(next, Ordering::Relaxed);
+        let levels = self.current();
+        let orphans = orphans(&levels, &found, &names);
+        let orphans: Vec<PathBuf> = orphans.map(|name| folder.join(name)).collect();
+        self.remove_files(&orphans)?;
+        self.maintains.store(true, Ordering::Release);
+        Ok(())
+    }
+
     pub(crate) fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.yields.load(Ordering::Relaxed)
     }
 
     /// The current files of the levels, by name, and the manifest's contents. The files stay while the levels
@@ -618,17 +763,18 @@ impl Tree {
         let levels = self.current();
         let stored = editing.stored.clone();
         drop(editing);
-        let mut names: Vec<PathBuf> = levels
-            .parts()
-            .map(|part| part.table.file().path())
-            .chain(levels.blobs.files.values().map(|blob| blob.file.path()))
-            .filter_map(|path| path.file_name().map(PathBuf::from))
+        let tables = levels.parts().map(|part| part.table.file());
+        let blobs = levels.blobs.files.values().map(|blob| &blob.file);
+        let files: BTreeMap<PathBuf, Arc<dyn DiskFile>> = tables
+            .chain(blobs)
+            .filter_map(|file| Some((file.path().file_name()?.into(), file.handle().clone())))
             .collect();
-        names.sort();
-        names.dedup();
+        let files = files
+            .into_iter()
+            .map(|(name, file)| LiveFile { name, file });
         LiveFiles {
+            files: files.collect(),
             _levels: levels,
-            names,
             stored,
         }
     }
@@ -642,8 +788,15 @@ impl Tree {
     ) -> Result<(), StorageError> {
         let options = &self.files.options;
         let identity = self.files.new_identity();
+        let whole_from = whole.links.keys().next().copied().unwrap_or(1);
         let stored = Stored {
             whole: Some(whole),
+            // The log of the copy is its own, from its first segment on.
+            log_needed_from: match stored.log_point {
+                Some(_) => whole_from,
+                None => stored.log_needed_from,
+            },
+            log_point: None,
             ..stored.clone()
         };
         let written = stored.write(&*options.disk, folder, identity, &options.seal);
@@ -651,13 +804,36 @@ impl Tree {
     }
 }
 
+/// What the newest manifest has for this process.
+pub(crate) enum Newest {
+    /// It is the one of the current levels.
+    Known,
+    /// This process has not applied yet what is in the tables.
+    Ahead,
+    /// Its tables, open.
+    Found(Newer),
+}
+
+/// Tables that another process has published, open.
+pub(crate) struct Newer {
+    stored: Stored,
+    pub(crate) levels: Levels,
+}
+
 /// The tables at one time, for a copy of the database.
 pub(crate) struct LiveFiles {
     _levels: Arc<Levels>,
-    /// Names of tables and blob files.
-    pub(crate) names: Vec<PathBuf>,
+    /// Tables and blob files, by name.
+    pub(crate) files: Vec<LiveFile>,
     /// The manifest's contents.
     pub(crate) stored: Stored,
+}
+
+/// A table, or a blob file.
+pub(crate) struct LiveFile {
+    pub(crate) name: PathBuf,
+    /// It stays readable when its name is removed.
+    pub(crate) file: Arc<dyn DiskFile>,
 }
 
 impl fmt::Debug for Tree {
@@ -708,6 +884,17 @@ impl Levels {
     }
 }
 
+/// Refuses the manifest of another database.
+fn check_identity(stored: &Stored, options: &TreeOptions) -> Result<(), StorageError> {
+    match &stored.whole {
+        Some(whole) if whole.database != options.database => Err(StorageError::Corrupt(format!(
+            "`{}` belongs to another database: put all files back as they were, or restore the database from a backup",
+            options.folder.join(MANIFEST).display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The files in the folder that the manifest does not name.
 fn orphans<'a>(
     levels: &Levels,
@@ -734,14 +921,22 @@ fn file_number(name: &Path) -> Option<(u64, PathBuf)> {
     Some((number, name.to_owned()))
 }
 
-/// Opens the files that a manifest names.
-fn load(files: &Files, stored: &Stored) -> Result<Levels, StorageError> {
+/// Opens the files that a manifest names, unless `known` has them open.
+fn load(files: &Files, stored: &Stored, known: &Levels) -> Result<Levels, StorageError> {
     let path = files.options.folder.join(MANIFEST);
     let mut blobs = Blobs::default();
     for blob in &stored.blobs {
-        blobs.files.insert(blob.number, files.open_blob(blob)?);
+        let known = known.blobs.files.get(&blob.number);
+        let file = match known.filter(|known| known.file.identity() == blob.identity) {
+            Some(known) => known.clone(),
+            None => files.open_blob(blob)?,
+        };
+        blobs.files.insert(blob.number, file);
     }
-    let mut open: std::collections::HashMap<u64, Arc<Table>> = std::collections::HashMap::new();
+    let known_tables = known.parts().map(|part| &part.table);
+    let known_tables: HashMap<u64, &Arc<Table>> =
+        known_tables.map(|table| (table.number, table)).collect();
+    let mut open: HashMap<u64, Arc<Table>> = HashMap::new();
     let mut levels = Vec::new();
     for level in &stored.levels {
         let mut runs = Vec::new();
@@ -751,7 +946,12 @@ fn load(files: &Files, stored: &Stored) -> Result<Levels, StorageError> {
                 let table = match open.get(&part.file.number) {
                     Some(table) => table.clone(),
                     None => {
-                        let table = files.open_table(&part.file)?;
+                        let known = known_tables.get(&part.file.number);
+                        let known = known.filter(|known| known.identity() == part.file.identity);
+                        let table = match known {
+                            Some(known) => Arc::clone(known),
+                            None => files.open_table(&part.file)?,
+                        };
                         open.insert(part.file.number, table.clone());
                         table
                     }
@@ -785,6 +985,7 @@ fn load(files: &Files, stored: &Stored) -> Result<Levels, StorageError> {
         jobs: stored.jobs.clone(),
         flushed: stored.flushed,
         log_needed_from: stored.log_needed_from,
+        log_point: stored.log_point.unwrap_or_default(),
         ingested: stored.ingested,
         collected_below: stored.collected_below,
         filter_prefixes: files.options.table.filter_prefixes.as_slice().into(),

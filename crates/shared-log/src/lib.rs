@@ -25,7 +25,7 @@
 //!
 //! [`DirectoryLog`] and [`DirectoryBlobs`] are for the processes of one machine, in a folder of a local disk.
 //! [`MemoryLog`] and [`MemoryBlobs`] are for tests, with injected faults ([`Faults`], [`Hook`]); [`conformance`] has
-//! the scripts that every implementation must pass. No database uses this crate yet.
+//! the scripts that every implementation must pass.
 
 mod blobs;
 pub mod conformance;
@@ -37,7 +37,7 @@ mod record;
 mod retry;
 
 pub use blobs::{BlobError, Blobs, Created, Replaced, Tag, check_name};
-pub use directory::{DirectoryBlobs, DirectoryLog, DirectoryOptions, Mode};
+pub use directory::{DirectoryBlobs, DirectoryLog, DirectoryOptions, LogProcess, Mode};
 pub use log::{Append, LogError, LogId, Position, SharedLog};
 pub use memory::{Fate, Faults, Hook, MemoryBlobs, MemoryLog, Moment};
 pub use node::{Node, NodeError, Options, StateMachine, Validated};

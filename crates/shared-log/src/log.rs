@@ -1,6 +1,13 @@
 //! The contract of a shared log.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// Position of a record in a log. The first one is 1; 0 is before all records.
 pub type Position = u64;
@@ -102,6 +109,10 @@ pub trait SharedLog: Send + Sync + fmt::Debug {
     /// returns at once.
     fn sync(&self, upto: Position) -> Result<(), LogError>;
 
+    /// The position below which the records are known to survive a loss of power of all machines; it may be lower than
+    /// it could be. Cheap.
+    fn durable(&self) -> Result<Position, LogError>;
+
     /// The first position that is not trimmed.
     fn first(&self) -> Result<Position, LogError>;
 
@@ -114,7 +125,20 @@ pub trait SharedLog: Send + Sync + fmt::Debug {
 
     /// Waits until the end of the log is above `seen`, at most for `time`; returns the end. Costs nothing while nothing
     /// is appended.
-    fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError>;
+    fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+        self.wait_unless(seen, time, &AtomicBool::new(false))
+    }
+
+    /// Like [`SharedLog::wait`], but returns as well once `stop` is set and [`SharedLog::wake`] was called after that.
+    fn wait_unless(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError>;
+
+    /// Lets calls of [`SharedLog::wait_unless`] look at `stop` again.
+    fn wake(&self);
 
     /// Largest record in bytes.
     fn max_record_bytes(&self) -> usize;
@@ -125,4 +149,68 @@ pub trait SharedLog: Send + Sync + fmt::Debug {
     /// The *grace period*: how long a record stays in the log at least after nodes could read it. It is a property of
     /// the log, because nodes that disagreed about it would lose records.
     fn grace(&self) -> Duration;
+}
+
+/// Whether a wait is to end, as [`SharedLog::wait_unless`] looks at it.
+pub(crate) fn is_stopped(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Acquire)
+}
+
+impl<L: SharedLog + ?Sized> SharedLog for Arc<L> {
+    fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError> {
+        (**self).append(at, record)
+    }
+
+    fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
+        (**self).read(from, max_bytes)
+    }
+
+    fn end(&self) -> Result<Position, LogError> {
+        (**self).end()
+    }
+
+    fn sync(&self, upto: Position) -> Result<(), LogError> {
+        (**self).sync(upto)
+    }
+
+    fn durable(&self) -> Result<Position, LogError> {
+        (**self).durable()
+    }
+
+    fn first(&self) -> Result<Position, LogError> {
+        (**self).first()
+    }
+
+    fn trim(&self, below: Position) -> Result<(), LogError> {
+        (**self).trim(below)
+    }
+
+    fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+        (**self).wait(seen, time)
+    }
+
+    fn wait_unless(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError> {
+        (**self).wait_unless(seen, time, stop)
+    }
+
+    fn wake(&self) {
+        (**self).wake();
+    }
+
+    fn max_record_bytes(&self) -> usize {
+        (**self).max_record_bytes()
+    }
+
+    fn id(&self) -> LogId {
+        (**self).id()
+    }
+
+    fn grace(&self) -> Duration {
+        (**self).grace()
+    }
 }

@@ -19,19 +19,37 @@ const FRESH_PART: u32 = 2;
 /// The state that every node holds, and how its transactions are validated.
 pub trait StateMachine {
     /// A transaction that wants to commit.
-    type Transaction;
+    type Transaction<'t>;
     /// Why a transaction cannot.
     type Refused;
 
     /// Validates the transactions of a group in order, each against everything that was applied and against the valid
     /// ones before it. It is called again after another node was faster, and must leave no trace in the state.
-    fn validate(&mut self, group: &[Self::Transaction]) -> Validated<Self::Refused>;
+    fn validate(&mut self, group: &[Self::Transaction<'_>]) -> Validated<Self::Refused>;
 
-    /// Applies the content of the record at `at`: one of this node or of another one.
+    /// Applies the content of the record at `at`, whose hash is `hash`: one of another node, or one of this node whose
+    /// commit had an unknown outcome.
     ///
     /// # Errors
     /// A sentence, if the content cannot be applied. The node is unusable then.
-    fn apply(&mut self, at: Position, content: &[u8]) -> Result<(), String>;
+    fn apply(&mut self, at: Position, hash: RecordHash, content: &[u8]) -> Result<(), String>;
+
+    /// Applies this node's record at `at`: `validated` is what the last call of [`StateMachine::validate`], for `group`,
+    /// has returned, and has content. A state machine that keeps what it has validated need not decode it again.
+    ///
+    /// # Errors
+    /// As those of [`StateMachine::apply`].
+    fn apply_own(
+        &mut self,
+        at: Position,
+        hash: RecordHash,
+        group: &[Self::Transaction<'_>],
+        validated: &Validated<Self::Refused>,
+    ) -> Result<(), String> {
+        let _ = group;
+        let content = validated.content.as_deref().unwrap_or_default();
+        self.apply(at, hash, content)
+    }
 }
 
 /// A validated group.
@@ -118,7 +136,9 @@ pub struct Node<L, S> {
 
 /// How an attempt to append ended, certainly.
 enum Attempt {
-    Committed,
+    /// The record is there, with this hash; it is to be applied.
+    Committed(RecordHash),
+    /// The record of another node is there, and has been applied.
     Taken,
 }
 
@@ -218,14 +238,33 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
 
     /// Commits the first transactions of a group as one record, and returns an outcome for each of them: that of a
     /// valid one has the position. They are all of the group, unless their record would be larger than the log takes:
-    /// the caller commits the rest with another call.
+    /// the caller commits the rest with another call. What is committed is durable.
     ///
     /// # Errors
     /// `CommitUnknown` if no answer says whether the valid ones are committed; `TooLarge` if the first transaction
     /// alone exceeds a record; see [`NodeError`] for the others.
     pub fn commit(
         &mut self,
-        group: &[S::Transaction],
+        group: &[S::Transaction<'_>],
+    ) -> Result<Vec<Result<Position, S::Refused>>, NodeError> {
+        let outcomes = self.commit_unsynced(group)?;
+        if outcomes.iter().any(Result::is_ok) {
+            let upto = self.next;
+            let synced = self.retried(|log| log.sync(upto));
+            synced.map_err(|error| NodeError::CommitUnknown(error.to_string()))?;
+        }
+        Ok(outcomes)
+    }
+
+    /// Like [`Node::commit`], but what is committed is only visible to all nodes: it survives a loss of power when a
+    /// [`SharedLog::sync`] beyond its position has returned. The caller can release the node while it syncs, so that
+    /// other transactions begin and commit.
+    ///
+    /// # Errors
+    /// See [`Node::commit`].
+    pub fn commit_unsynced(
+        &mut self,
+        group: &[S::Transaction<'_>],
     ) -> Result<Vec<Result<Position, S::Refused>>, NodeError> {
         self.check_usable()?;
         let outcome = self.commit_group(group);
@@ -234,12 +273,13 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
 
     fn commit_group(
         &mut self,
-        group: &[S::Transaction],
+        group: &[S::Transaction<'_>],
     ) -> Result<Vec<Result<Position, S::Refused>>, NodeError> {
         let max = self.log.max_record_bytes();
         let mut group = group;
         loop {
-            let Validated { outcomes, content } = self.machine.validate(group);
+            let validated = self.machine.validate(group);
+            let outcomes = &validated.outcomes;
             assert_eq!(
                 outcomes.len(),
                 group.len(),
@@ -247,12 +287,12 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             );
             let at = self.next;
             let committed = |outcome: Result<(), _>| outcome.map(|()| at);
-            let Some(content) = content else {
+            let Some(content) = &validated.content else {
                 assert!(
                     outcomes.iter().all(Result::is_err),
                     "valid transactions have content"
                 );
-                return Ok(outcomes.into_iter().map(committed).collect());
+                return Ok(validated.outcomes.into_iter().map(committed).collect());
             };
             let bytes = Record::encoded_bytes(content.len());
             if bytes > max {
@@ -262,8 +302,11 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
                 group = &group[..group.len() / 2];
                 continue;
             }
-            match self.append(&content)? {
-                Attempt::Committed => return Ok(outcomes.into_iter().map(committed).collect()),
+            match self.append(content)? {
+                Attempt::Committed(hash) => {
+                    self.apply_own(hash, group, &validated)?;
+                    return Ok(validated.outcomes.into_iter().map(committed).collect());
+                }
                 // The transactions are valid only if they still are after what others committed.
                 Attempt::Taken => {}
             }
@@ -293,8 +336,8 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         Ok(self.retried(|log| log.first())?)
     }
 
-    /// Appends one record with `content` at the next position, makes it durable, and applies what is there afterwards:
-    /// it, or the record of another node.
+    /// Appends one record with `content` at the next position. If the record of another node is there afterwards, applies
+    /// that one.
     fn append(&mut self, content: &[u8]) -> Result<Attempt, NodeError> {
         let record = Record {
             log: self.log.id(),
@@ -312,11 +355,9 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             let reason = match self.log.append(self.next, &bytes) {
                 Ok(Append::Appended) => {
                     self.check_fence()?;
-                    self.sync()?;
-                    self.apply_own(content, hash)?;
                     // The record before was the last one when this call began.
                     self.free_at = Some(began);
-                    return Ok(Attempt::Committed);
+                    return Ok(Attempt::Committed(hash));
                 }
                 // A log that repeats a request by itself says this of a record that it has appended.
                 Ok(Append::Taken) => {
@@ -347,20 +388,21 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         }
     }
 
-    /// Makes everything up to the next position durable, the record there included.
-    fn sync(&mut self) -> Result<(), NodeError> {
-        let upto = self.next + 1;
-        let synced = self.retried(|log| log.sync(upto));
-        synced.map_err(|error| NodeError::CommitUnknown(error.to_string()))
-    }
-
-    /// Applies this node's record, which is in the log.
-    fn apply_own(&mut self, content: &[u8], hash: RecordHash) -> Result<(), NodeError> {
-        let applied = self.apply_record(content, hash);
-        applied.map_err(|error| {
+    /// Applies this node's record, which is in the log at the next position.
+    fn apply_own(
+        &mut self,
+        hash: RecordHash,
+        group: &[S::Transaction<'_>],
+        validated: &Validated<S::Refused>,
+    ) -> Result<(), NodeError> {
+        let at = self.next;
+        if let Err(reason) = self.machine.apply_own(at, hash, group, validated) {
             self.failed = true;
-            NodeError::CommitUnknown(error.to_string())
-        })
+            let error = NodeError::Apply { at, reason };
+            return Err(NodeError::CommitUnknown(error.to_string()));
+        }
+        self.note_applied(hash);
+        Ok(())
     }
 
     /// Applies the record that is at the next position; returns whether it has the nonce of this attempt. `None` if the
@@ -380,9 +422,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         let (record, hash) = decoded.map_err(|error| unknown(error.to_string()))?;
         if record.nonce == nonce {
             self.check_fence()?;
-            self.sync()?;
-            self.apply_own(record.content, hash)?;
-            return Ok(Some(Attempt::Committed));
+            return Ok(Some(Attempt::Committed(hash)));
         }
         self.apply_record(record.content, hash)?;
         Ok(Some(Attempt::Taken))
@@ -431,8 +471,15 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
     /// Applies the record at the next position, whose hash is `hash`.
     fn apply_record(&mut self, content: &[u8], hash: RecordHash) -> Result<(), NodeError> {
         let at = self.next;
-        let applied = self.machine.apply(at, content);
+        let applied = self.machine.apply(at, hash, content);
         applied.map_err(|reason| NodeError::Apply { at, reason })?;
+        self.note_applied(hash);
+        Ok(())
+    }
+
+    /// The record at the next position, whose hash is `hash`, is applied.
+    fn note_applied(&mut self, hash: RecordHash) {
+        let at = self.next;
         (self.next, self.last) = (at + 1, hash);
         let (now, grace) = (self.options.time.now(), self.log.grace());
         // Of the marks that are older than the grace period the last one is enough.
@@ -446,7 +493,6 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         if self.applied_at.back().is_none_or(is_due) {
             self.applied_at.push_back((now, at));
         }
-        Ok(())
     }
 
     fn check_usable(&self) -> Result<(), NodeError> {
@@ -471,13 +517,13 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
 
     /// Makes a call that has no effect, or the same one each time, until it succeeds or cannot.
     fn retried<T>(&mut self, call: impl Fn(&L) -> Result<T, LogError>) -> Result<T, LogError> {
-        let mut attempts = self.attempts();
-        loop {
-            match call(&self.log) {
-                Err(LogError::Unavailable(_)) if self.has_another(&mut attempts) => {}
-                outcome => return outcome,
-            }
-        }
+        let Options {
+            nonces,
+            time,
+            retry,
+            ..
+        } = &mut self.options;
+        retry.call(&**time, || nonces() as u64, || call(&self.log))
     }
 
     fn attempts(&self) -> Attempts {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use isomer_vfs::Time;
 
+use crate::LogError;
+
 /// When a call that failed for a passing reason is repeated: after pauses that double, each shortened at random by up
 /// to a half so that several nodes do not repeat in step, until the deadline. A call is made at least once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,28 @@ impl Default for Retry {
             deadline: Duration::from_secs(10),
             first_pause: Duration::from_millis(10),
             longest_pause: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Retry {
+    /// Makes a call that has no effect, or the same one each time, until it succeeds, is refused, or the deadline is
+    /// over. `random` gives any numbers.
+    ///
+    /// # Errors
+    /// That of the last attempt.
+    pub fn call<T>(
+        self,
+        time: &dyn Time,
+        mut random: impl FnMut() -> u64,
+        mut call: impl FnMut() -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        let mut attempts = Attempts::new(self, time);
+        loop {
+            match call() {
+                Err(LogError::Unavailable(_)) if attempts.wait(time, random()) => {}
+                outcome => return outcome,
+            }
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Several processes on one log in a directory. They are killed and stopped at random moments, and within their calls;
 //! afterwards the log is whole: every record that was acknowledged is in it where it was acknowledged, and once.
 //!
-//! `ISOMER_KILLS` sets how many processes are killed in each run (a soak: 500), `ISOMER_TEST_SEED` the moments.
+//! A process that only reads follows them and finds the same.
+//!
+//! `ISOMER_KILLS` sets how many processes are killed in each run, `ISOMER_TEST_SEED` the moments: `cargo xtask
+//! soak-shared`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,15 +14,15 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
 use isomer_shared_log::{
-    Append, Blobs, Created, DirectoryBlobs, DirectoryLog, DirectoryOptions, LogError, Position,
-    Replaced, SharedLog,
+    Append, Blobs, Created, DirectoryBlobs, DirectoryLog, DirectoryOptions, LogError, Mode,
+    Position, Replaced, SharedLog,
 };
 use isomer_vfs::{Call, FaultyDisk, RealDisk};
 
@@ -82,19 +85,32 @@ fn options(disk: Arc<dyn isomer_vfs::Disk>) -> DirectoryOptions {
     }
 }
 
-/// Appends a record and makes it durable; returns its position.
-fn commit(log: &DirectoryLog, record: &[u8]) -> Result<Position, LogError> {
+/// Appends a record; returns its position.
+fn append(log: &DirectoryLog, record: &[u8]) -> Result<Position, LogError> {
     loop {
         let at = log.end()?;
         match log.append(at, record)? {
-            Append::Appended => {
-                log.sync(at + 1)?;
-                return Ok(at);
-            }
+            Append::Appended => return Ok(at),
             Append::Taken => {}
             Append::Unknown(why) => panic!("{why}"),
         }
     }
+}
+
+/// Appends a record and makes it durable; returns its position.
+fn commit(log: &DirectoryLog, record: &[u8]) -> Result<Position, LogError> {
+    let at = append(log, record)?;
+    log.sync(at + 1)?;
+    Ok(at)
+}
+
+/// Uses the words of shared memory that are there for users of the log.
+fn publish(log: &DirectoryLog, at: Position) {
+    log.note_applied(at + 1);
+    let before = log.manifest_number();
+    log.raise_manifest_number(at).expect("it fits");
+    let after = log.manifest_number();
+    assert!(after >= at.max(before), "{before} {at} {after}");
 }
 
 /// Ends this process as `kill -9` does.
@@ -126,12 +142,36 @@ fn write_until_killed() {
     };
     let dies = Arc::new(dies);
     let disk = FaultyDisk::new(Arc::new(RealDisk), dies.clone()).and_behind(dies);
-    let log = DirectoryLog::open(&folder.join("log"), &options(Arc::new(disk))).expect("it opens");
+    let own = DirectoryOptions {
+        kind: format!("writer {writer}"),
+        ..options(Arc::new(disk))
+    };
+    let log = DirectoryLog::open(&folder.join("log"), &own).expect("it opens");
     let acknowledged = folder.join(format!("writer-{writer}"));
     let mut acknowledged = fs::File::create(acknowledged).expect("a file");
-    for count in 0.. {
-        match commit(&log, &record(writer, count)) {
-            Ok(at) => writeln!(acknowledged, "{at} {count}").expect("written"),
+    let mut counts = 0..;
+    loop {
+        // Now and then a writer appends so many without a sync that it becomes the favoured one.
+        let records = match random.below(20) {
+            0 => 200,
+            _ => 1,
+        };
+        let appended = counts.by_ref().take(records).map(|count| {
+            let at = append(&log, &record(writer, count))?;
+            Ok((at, count))
+        });
+        let appended: Result<Vec<_>, LogError> = appended.collect();
+        let synced = appended.and_then(|appended| {
+            let end = appended.last().map_or(1, |(at, _)| at + 1);
+            log.sync(end).map(|()| appended)
+        });
+        match synced {
+            Ok(appended) => {
+                for (at, count) in appended {
+                    writeln!(acknowledged, "{at} {count}").expect("written");
+                    publish(&log, at);
+                }
+            }
             // Another process has been stopped for long.
             Err(LogError::Unavailable(_)) => {}
             Err(error) => panic!("{error}"),
@@ -166,8 +206,9 @@ fn signal(child: &Child, name: &str) {
 fn run(folder: &Path, count: usize, kills: u64, random: &mut Random) -> Duration {
     let log = DirectoryLog::open(&folder.join("log"), &options(Arc::new(RealDisk)));
     let log = log.expect("it opens");
-    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
+        let reader = scope.spawn(|| follow(&folder.join("log"), &is_done));
         let survivor = scope.spawn(|| {
             let mut longest = Duration::ZERO;
             let mut acknowledged = fs::File::create(folder.join("writer-0")).expect("a file");
@@ -179,6 +220,8 @@ fn run(folder: &Path, count: usize, kills: u64, random: &mut Random) -> Duration
                 let at = commit(&log, &record(0, count)).expect("a survivor commits");
                 longest = longest.max(began.elapsed());
                 writeln!(acknowledged, "{at} {count}").expect("written");
+                publish(&log, at);
+                check_processes(&log, at + 1);
             }
             longest
         });
@@ -216,8 +259,41 @@ fn run(folder: &Path, count: usize, kills: u64, random: &mut Random) -> Duration
             let _ = child.wait();
         }
         is_done.store(true, Ordering::Relaxed);
-        survivor.join().expect("no panic")
+        let followed = reader.join().expect("no panic");
+        let longest = survivor.join().expect("no panic");
+        assert!(followed > 1 && followed <= log.end().expect("an end"));
+        longest
     })
+}
+
+/// The list of processes has this one, which has applied the records below `applied`, and no writer twice.
+fn check_processes(log: &DirectoryLog, applied: Position) {
+    let all = log.processes();
+    let own = all.iter().find(|process| process.kind == "library");
+    assert_eq!(own.map(|own| own.applied), Some(applied), "{all:?}");
+    let numbers: BTreeSet<u32> = all.iter().map(|process| process.id.pid).collect();
+    assert_eq!(numbers.len(), all.len(), "{all:?}");
+}
+
+/// Reads all records as a process that writes nothing, until the others are done; returns the position after the last.
+fn follow(log: &Path, is_done: &AtomicBool) -> Position {
+    let options = DirectoryOptions {
+        mode: Mode::ReadOnly,
+        ..DirectoryOptions::default()
+    };
+    let log = DirectoryLog::open(log, &options).expect("it opens");
+    let mut next = 1;
+    while !is_done.load(Ordering::Relaxed) {
+        let end = log.wait(next, Duration::from_millis(50)).expect("an end");
+        assert!(end >= next, "{end} {next}");
+        for bytes in log.read(next, 1 << 20).expect("the chain is whole") {
+            let (writer, count) = author(&bytes);
+            let is_same = bytes == record(writer, count);
+            assert!(is_same, "the record {next} is another one");
+            next += 1;
+        }
+    }
+    next
 }
 
 /// Compares the log with what was acknowledged.

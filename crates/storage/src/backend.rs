@@ -48,6 +48,23 @@ impl Commit<'_> {
     }
 }
 
+/// A place in a shared log: everything before the record `next` is contained in some state.
+///
+/// The default is the beginning of an empty log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPoint {
+    /// Position of the next record; the first one is 1.
+    pub next: u64,
+    /// Hash of the record before it; 0 at the beginning.
+    pub hash: u64,
+}
+
+impl Default for LogPoint {
+    fn default() -> Self {
+        Self { next: 1, hash: 0 }
+    }
+}
+
 /// The part of an engine that differs between engines. Calls that change something come from one thread at a
 /// time; reads may come from any thread.
 pub trait Backend: Send + Sync + 'static {
@@ -78,6 +95,27 @@ pub trait Backend: Send + Sync + 'static {
     /// Applies a group completely or not at all, makes it as durable as requested, then publishes its last
     /// version. Returns [`StorageError::CommitUnknown`] if the outcome cannot be determined.
     fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError>;
+    /// Applies a group that is in a shared log, where `after` is the place behind it, and publishes its last version.
+    /// The engine writes no log of its own. `commits` may be empty: then only the place moves.
+    ///
+    /// # Errors
+    /// After any error the engine is incomplete and must be opened again.
+    fn apply_logged(
+        &self,
+        commits: &[Commit<'_>],
+        time_ms: u64,
+        after: LogPoint,
+    ) -> Result<(), StorageError> {
+        let _ = (commits, time_ms, after);
+        Err(StorageError::Unavailable(
+            "this engine cannot be shared by several processes: use `lsm`".to_owned(),
+        ))
+    }
+    /// The place in the shared log behind everything that the engine holds durably without the log: where a process
+    /// that opens it now begins to read.
+    fn log_point(&self) -> LogPoint {
+        LogPoint::default()
+    }
     /// The last version that survives a crash of the process and of the machine.
     fn durable_version(&self) -> Version;
     /// Change-stream entries with a version above `after` and up to `upto`, as in [`crate::Engine::stream`].

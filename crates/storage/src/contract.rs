@@ -108,6 +108,11 @@ pub trait CommitHook: Send + Sync {
     /// The commit `version` with the change-stream entry `stream` is validated and about to be applied; it is
     /// not visible yet. Versions ascend. Commits without an entry are announced as well.
     fn committing(&self, version: Version, stream: &[u8]);
+    /// Like [`CommitHook::committing`], for a commit of another process on a shared database. Its writes are passed
+    /// too: what this process caches of them must be corrected. Such a commit always happens.
+    fn committing_remote(&self, commit: &crate::Commit<'_>) {
+        self.committing(commit.version, commit.stream);
+    }
     /// The announced commits with a version of `from` and above were not applied; their versions may be reused.
     fn abandoned(&self, from: Version);
     /// The outcome of the announced commits with a version of `from` and above is unknown; the engine refuses

@@ -35,6 +35,11 @@ impl GuardSet {
         }
     }
 
+    /// What the transaction changes.
+    pub fn changed(&self) -> &[Granule] {
+        &self.changed
+    }
+
     /// Whether nothing was declared.
     pub fn is_empty(&self) -> bool {
         self.observed.is_empty() && self.changed.is_empty()
@@ -122,6 +127,18 @@ impl GuardTable {
         self.count += footprint.changed.len();
         self.history
             .push_back((version, footprint.changed.as_slice().into()));
+    }
+
+    /// Records the changes of the commit `version` of another process.
+    pub fn record_remote(
+        &mut self,
+        version: Version,
+        changed: impl ExactSizeIterator<Item = Granule>,
+    ) {
+        if changed.len() > 0 {
+            self.count += changed.len();
+            self.history.push_back((version, changed.collect()));
+        }
     }
 
     /// Moves the changes out of `later`, whose versions are all above those kept here.

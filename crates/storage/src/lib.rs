@@ -24,12 +24,14 @@ mod optimistic;
 #[cfg(all(test, feature = "model"))]
 mod optimistic_model;
 mod process_memory;
+mod shared;
+mod state;
 pub mod sync;
 mod tree;
 mod view;
 mod write_set;
 
-pub use backend::{Backend, Commit, Pairs};
+pub use backend::{Backend, Commit, LogPoint, Pairs};
 pub use budget::{
     Memory, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES, machine_bytes,
 };
@@ -43,6 +45,10 @@ pub use guards::{GuardSet, GuardTable};
 pub use memory::{MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine};
 pub use optimistic::Optimistic;
 pub use process_memory::{MemoryPart, ProcessMemory, count_allocations};
+pub use shared::{
+    Changed, GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LogRetention,
+    LoggedCommit, SharedOptions, Watermarks,
+};
 pub use view::View;
 pub use write_set::WriteSet;
 

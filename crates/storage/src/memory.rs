@@ -10,11 +10,13 @@ use std::{
     },
 };
 
+use isomer_shared_log::SharedLog;
+
 use crate::sync::{Mutex, RwLock};
 
 use crate::{
-    Backend, Capabilities, Commit, Durability, KeyRange, Optimistic, Order, Pairs, Statistics,
-    StorageError, StreamEntry, ValueVisitor, Version, View, Visitor,
+    Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, Optimistic, Order, Pairs,
+    SharedOptions, Statistics, StorageError, StreamEntry, ValueVisitor, Version, View, Visitor,
     errors::{hex, key_exists},
     optimistic::delegate_engine,
     tree::Tree,
@@ -49,6 +51,27 @@ impl MemoryEngine {
         Self {
             engine: Optimistic::new(MemoryBackend::new(max_transaction_bytes)),
         }
+    }
+
+    /// An engine in memory that holds what is in a shared log, from its beginning: as long as no node trims it, any
+    /// number of processes read and write one database. The log keeps what is committed.
+    ///
+    /// # Errors
+    /// See [`Optimistic::shared`].
+    pub fn shared(log: Arc<dyn SharedLog>, options: SharedOptions) -> Result<Self, StorageError> {
+        Self::shared_with_max_transaction_bytes(MAX_TRANSACTION_BYTES, log, options)
+    }
+
+    /// As [`MemoryEngine::shared`], refusing write sets above `max_transaction_bytes`.
+    pub(crate) fn shared_with_max_transaction_bytes(
+        max_transaction_bytes: usize,
+        log: Arc<dyn SharedLog>,
+        options: SharedOptions,
+    ) -> Result<Self, StorageError> {
+        let backend = MemoryBackend::new(max_transaction_bytes);
+        Ok(Self {
+            engine: Optimistic::shared(backend, log, options)?,
+        })
     }
 }
 
@@ -115,6 +138,33 @@ impl MemoryBackend {
         }
     }
 
+    /// Applies the writes and publishes the last version.
+    fn put(&self, commits: &[Commit<'_>]) {
+        let Some(last) = commits.last() else {
+            return;
+        };
+        let mut tree = self.published.read().tree.clone();
+        for commit in commits {
+            for range in commit.writes.deleted_ranges() {
+                tree.delete_range(range);
+            }
+            let slots = commit.writes.slots();
+            let mut put = Vec::with_capacity(slots.len().min(PAIRS_PER_PUT));
+            for (key, value) in slots {
+                match value {
+                    Some(value) => put.push((key, value)),
+                    None => tree.delete(key),
+                }
+                if put.len() == PAIRS_PER_PUT {
+                    tree.put_all(&put);
+                    put.clear();
+                }
+            }
+            tree.put_all(&put);
+        }
+        self.publish(last.version, tree);
+    }
+
     fn publish(&self, version: Version, tree: Tree) {
         let view = Arc::new(MemoryView { version, tree });
         // The old view is dropped after the lock is released: freeing it may take long.
@@ -142,28 +192,6 @@ impl Backend for MemoryBackend {
     }
 
     fn apply(&self, commits: &[Commit<'_>], _durability: Durability) -> Result<(), StorageError> {
-        let Some(last) = commits.last() else {
-            return Ok(());
-        };
-        let mut tree = self.published.read().tree.clone();
-        for commit in commits {
-            for range in commit.writes.deleted_ranges() {
-                tree.delete_range(range);
-            }
-            let slots = commit.writes.slots();
-            let mut put = Vec::with_capacity(slots.len().min(PAIRS_PER_PUT));
-            for (key, value) in slots {
-                match value {
-                    Some(value) => put.push((key, value)),
-                    None => tree.delete(key),
-                }
-                if put.len() == PAIRS_PER_PUT {
-                    tree.put_all(&put);
-                    put.clear();
-                }
-            }
-            tree.put_all(&put);
-        }
         let mut stream = self.stream.lock();
         stream.extend(
             commits
@@ -172,7 +200,18 @@ impl Backend for MemoryBackend {
                 .map(|commit| (commit.version, commit.stream.into())),
         );
         drop(stream);
-        self.publish(last.version, tree);
+        self.put(commits);
+        Ok(())
+    }
+
+    fn apply_logged(
+        &self,
+        commits: &[Commit<'_>],
+        _time_ms: u64,
+        _after: LogPoint,
+    ) -> Result<(), StorageError> {
+        // The change stream is in the shared log.
+        self.put(commits);
         Ok(())
     }
 

@@ -4,25 +4,21 @@
 //! [`crate::group_commit`]); each member is validated in order against the guard table (including the earlier
 //! members of its group), and the survivors are passed to the backend as one group.
 
-use std::{
-    collections::BTreeMap,
-    ops::ControlFlow,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
+
+use isomer_shared_log::SharedLog;
 
 use crate::contract::{Completed, visit_by_pages};
 use crate::group_commit::{Committer, GroupCommit};
-use crate::sync::{Mutex, RwLock};
+use crate::shared::Shared;
+use crate::state::{Live, State, Work, copy_of};
+use crate::sync::Mutex;
 
 use crate::{
-    Backend, Capabilities, Commit, CommitHook, Durability, EngineCommit, EngineSavepoint,
-    EngineTransaction, Granule, GuardMode, GuardSet, GuardTable, KeyRange, Order, Page, PageLimit,
-    Pairs, Parked, Read, Snapshot, Statistics, StorageError, StreamEntry, ValueVisitor, Version,
-    View, Visitor, WriteSet,
+    Backend, Capabilities, CommitHook, Durability, EngineCommit, EngineSavepoint,
+    EngineTransaction, Granule, GuardMode, GuardSet, KeyRange, LogPoint, Order, Page, PageLimit,
+    Pairs, Parked, Read, SharedOptions, Snapshot, Statistics, StorageError, StreamEntry,
+    ValueVisitor, Version, View, Visitor, WriteSet,
 };
 
 /// Largest page, whatever limit the caller passes.
@@ -34,47 +30,43 @@ pub struct Optimistic<B: Backend> {
     group_commit: Arc<GroupCommit<Core<B>>>,
 }
 
+/// The state, and how its commits are made durable.
 struct Core<B: Backend> {
-    backend: B,
-    capabilities: Capabilities,
-    /// Snapshots of the live transactions, with the number of transactions that read each.
-    live: Mutex<BTreeMap<Version, usize>>,
-    guards: Mutex<GuardTable>,
-    /// Changes of the group that is being committed.
-    fresh: Mutex<GuardTable>,
+    state: Arc<State<B>>,
     /// Held by the thread that changes the backend.
     writer: Mutex<()>,
-    hook: RwLock<Option<Arc<dyn CommitHook>>>,
-    commits: AtomicU64,
-    groups: AtomicU64,
-    conflicts: AtomicU64,
-}
-
-/// The data to be committed for a transaction.
-struct Work<B: Backend> {
-    /// Registered as long as it may be validated against later commits.
-    live: Live<B>,
-    footprint: GuardSet,
-    writes: WriteSet,
-    stream: Vec<u8>,
-    durability: Durability,
+    /// The node on the shared log, if several processes have the database open.
+    shared: Option<Arc<Shared<B>>>,
 }
 
 impl<B: Backend> Optimistic<B> {
     /// An engine over `backend`.
     pub fn new(backend: B) -> Self {
         let capabilities = backend.capabilities();
+        Self::with_core(State::new(backend, capabilities), None)
+    }
+
+    /// An engine over `backend` as one of several processes that commit to `log`. Everything in the log behind
+    /// [`Backend::log_point`] is applied first.
+    ///
+    /// # Errors
+    /// `Unavailable` if the log cannot be reached, or is trimmed beyond that point: another process has published newer
+    /// files, which are to be read again. `Corrupt` if the log is damaged, belongs to another state, or was written by
+    /// another version of the program.
+    pub fn shared(
+        backend: B,
+        log: Arc<dyn SharedLog>,
+        options: SharedOptions,
+    ) -> Result<Self, StorageError> {
+        let (state, shared) = Shared::open(backend, log, options)?;
+        Ok(Self::with_core(state, Some(shared)))
+    }
+
+    fn with_core(state: Arc<State<B>>, shared: Option<Arc<Shared<B>>>) -> Self {
         let core = Arc::new(Core {
-            backend,
-            capabilities,
-            live: Mutex::default(),
-            guards: Mutex::default(),
-            fresh: Mutex::default(),
+            state,
             writer: Mutex::default(),
-            hook: RwLock::default(),
-            commits: AtomicU64::new(0),
-            groups: AtomicU64::new(0),
-            conflicts: AtomicU64::new(0),
+            shared,
         });
         Self {
             group_commit: GroupCommit::new(core.clone()),
@@ -82,59 +74,73 @@ impl<B: Backend> Optimistic<B> {
         }
     }
 
+    /// The place in the shared log behind what is applied; `None` if the database is not shared.
+    pub fn applied(&self) -> Option<LogPoint> {
+        self.core.shared.as_ref().map(|shared| shared.applied())
+    }
+
+    /// Trims the shared log: what the backend holds durably without it and what neither the change stream nor the
+    /// retention options need. An engine does this by itself while it commits, and after [`Optimistic::trim_stream`].
+    pub fn trim_log(&self) -> Result<(), StorageError> {
+        match &self.core.shared {
+            Some(shared) => shared.trim_log(),
+            None => Ok(()),
+        }
+    }
+
     /// The backend.
     pub fn backend(&self) -> &B {
-        &self.core.backend
+        &self.core.state.backend
     }
 
     /// See [`crate::Engine::capabilities`].
     pub fn capabilities(&self) -> Capabilities {
-        self.core.capabilities
+        self.core.state.capabilities
     }
 
     /// See [`crate::Engine::version`]; 0 if the engine cannot be read.
     pub fn version(&self) -> Version {
-        self.core.backend.view().map_or(0, |view| view.version())
+        // Without the log, the last version that is known here.
+        let _ = self.core.catch_up();
+        self.backend().view().map_or(0, |view| view.version())
     }
 
     /// See [`crate::Engine::snapshot`].
     pub fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StorageError> {
+        self.core.catch_up()?;
         Ok(Arc::new(ViewSnapshot {
-            view: self.core.backend.view()?,
+            view: self.backend().view()?,
         }))
     }
 
     /// See [`crate::Engine::snapshot_at`].
     pub fn snapshot_at(&self, version: Version) -> Result<Arc<dyn Snapshot>, StorageError> {
+        self.core.catch_up()?;
         Ok(Arc::new(ViewSnapshot {
-            view: self.core.backend.view_at(version)?,
+            view: self.backend().view_at(version)?,
         }))
     }
 
     /// See [`crate::Engine::oldest_version`].
     pub fn oldest_version(&self) -> Version {
-        self.core.backend.oldest_version()
+        self.backend().oldest_version()
     }
 
     /// See [`crate::Engine::version_at`].
     pub fn version_at(&self, time_ms: u64) -> Result<Option<Version>, StorageError> {
-        self.core.backend.version_at(time_ms)
+        match &self.core.shared {
+            Some(shared) => shared.version_at(time_ms),
+            None => self.backend().version_at(time_ms),
+        }
     }
 
     /// See [`crate::Engine::begin`].
     pub fn begin(&self) -> Result<Box<dyn EngineTransaction>, StorageError> {
-        // The view is taken under the lock: a thread that computes the oldest snapshot sees either this one or
-        // a version that this one cannot be older than.
-        let mut live = self.core.live.lock();
-        let view = self.core.backend.view()?;
-        *live.entry(view.version()).or_default() += 1;
-        drop(live);
+        self.core.catch_up()?;
+        let (live, view) = self.core.state.begin()?;
         Ok(Box::new(OptimisticTransaction {
             group_commit: self.group_commit.clone(),
-            live: Live {
-                core: self.core.clone(),
-                version: view.version(),
-            },
+            live,
             view,
             writes: WriteSet::new(),
             footprint: GuardSet::default(),
@@ -151,49 +157,64 @@ impl<B: Backend> Optimistic<B> {
         max_bytes: usize,
         durable_only: bool,
     ) -> Result<Vec<StreamEntry>, StorageError> {
-        let version = self.core.backend.view()?.version();
+        if let Some(shared) = &self.core.shared {
+            return shared.stream(after, max_entries, max_bytes, durable_only);
+        }
+        let version = self.backend().view()?.version();
         let upto = if durable_only {
-            self.core.backend.durable_version().min(version)
+            self.backend().durable_version().min(version)
         } else {
             version
         };
-        self.core
-            .backend
-            .stream(after, upto, max_entries, max_bytes)
+        self.backend().stream(after, upto, max_entries, max_bytes)
     }
 
     /// See [`crate::Engine::trim_stream`].
     pub fn trim_stream(&self, upto: Version) -> Result<(), StorageError> {
-        let _writer = self.core.writer.lock();
-        self.core.backend.trim_stream(upto)
+        match &self.core.shared {
+            Some(shared) => shared.trim_stream(upto),
+            None => {
+                let _writer = self.core.writer.lock();
+                self.backend().trim_stream(upto)
+            }
+        }
     }
 
     /// See [`crate::Engine::stream_trimmed`].
     pub fn stream_trimmed(&self) -> Result<Version, StorageError> {
-        self.core.backend.stream_trimmed()
+        match &self.core.shared {
+            Some(shared) => shared.stream_trimmed(),
+            None => self.backend().stream_trimmed(),
+        }
     }
 
     /// See [`crate::Engine::sync`].
     pub fn sync(&self) -> Result<(), StorageError> {
-        let _writer = self.core.writer.lock();
-        self.core.backend.sync()
+        match &self.core.shared {
+            Some(shared) => shared.sync(),
+            None => {
+                let _writer = self.core.writer.lock();
+                self.backend().sync()
+            }
+        }
     }
 
     /// See [`crate::Engine::wait_for_background_work`]. Commits continue concurrently.
     pub fn wait_for_background_work(&self) -> Result<(), StorageError> {
         self.sync()?;
-        self.core.backend.wait_for_background_work()
+        self.backend().wait_for_background_work()
     }
 
     /// See [`crate::Engine::compact`]. Commits continue concurrently.
     pub fn compact(&self) -> Result<(), StorageError> {
         self.wait_for_background_work()?;
-        self.core.backend.compact()
+        self.backend().compact()
     }
 
     /// See [`crate::Engine::checkpoint`].
     pub fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
-        self.core.backend.checkpoint(target)
+        self.core.catch_up()?;
+        self.backend().checkpoint(target)
     }
 
     /// See [`crate::Engine::ingest`].
@@ -202,11 +223,11 @@ impl<B: Backend> Optimistic<B> {
         pairs: &mut Pairs<'_>,
         stream: Option<&[u8]>,
     ) -> Result<Version, StorageError> {
-        let core = &self.core;
+        let state = &*self.core.state;
         let mut last: Option<Vec<u8>> = None;
         let mut checked = pairs.map(|pair| {
             let (key, value) = pair?;
-            core.check_pair(&key, &value)?;
+            check_pair(&state.capabilities, &key, &value)?;
             if last.as_ref().is_some_and(|last| *last >= key) {
                 let key = crate::hex(&key);
                 return Err(StorageError::Invalid(format!("the key {key} comes after a greater or equal one: ingest ascending, distinct keys")));
@@ -216,56 +237,49 @@ impl<B: Backend> Optimistic<B> {
             kept.extend_from_slice(&key);
             Ok((key, value))
         });
-        let _writer = core.writer.lock();
-        let version = core.backend.view()?.version() + 1;
-        let hook = core.hook();
+        if let Some(shared) = &self.core.shared {
+            return shared.ingest(&mut checked, stream.unwrap_or_default());
+        }
+        let _writer = self.core.writer.lock();
+        let version = state.next_version()?;
+        let hook = state.hook();
         if let Some(hook) = &hook {
             hook.committing(version, stream.unwrap_or_default());
         }
-        let ingested = core.backend.ingest(version, &mut checked, stream);
+        let ingested = state.backend.ingest(version, &mut checked, stream);
         notify_hook_of_failure(&ingested, hook.as_deref(), version);
         if matches!(ingested, Ok(()) | Err(StorageError::CommitUnknown(_))) {
             // An ingestion has no footprint: every transaction that observed an earlier version must be
             // retried. None is validated before this, as the writer's lock is held.
-            core.guards.lock().raise_floor(version);
+            state.guards.lock().raise_floor(version);
         }
         ingested?;
-        core.commits.fetch_add(1, Ordering::Relaxed);
+        state.count_group(1);
         Ok(version)
     }
 
     /// See [`crate::Engine::set_hook`].
     pub fn set_hook(&self, hook: Arc<dyn CommitHook>) {
-        *self.core.hook.write() = Some(hook);
+        self.core.state.set_hook(hook);
     }
 
     /// See [`crate::Engine::statistics`].
     pub fn statistics(&self) -> Result<Statistics, StorageError> {
-        let mut statistics = self.core.backend.statistics()?;
-        statistics.commits = self.core.commits.load(Ordering::Relaxed);
-        statistics.conflicts = self.core.conflicts.load(Ordering::Relaxed);
-        let details = [
-            ("commit_groups", self.core.groups.load(Ordering::Relaxed)),
-            (
-                "live_transactions",
-                self.core
-                    .live
-                    .lock()
-                    .values()
-                    .map(|&count| count as u64)
-                    .sum(),
-            ),
-            ("guard_entries", self.core.guards.lock().len() as u64),
-        ];
-        statistics
-            .details
-            .extend(details.map(|(name, value)| (name.to_owned(), value.to_string())));
+        self.core.catch_up()?;
+        let state = &self.core.state;
+        let mut statistics = state.backend.statistics()?;
+        (statistics.commits, statistics.conflicts) = state.counts();
+        statistics.details.extend(state.details());
+        if let Some(shared) = &self.core.shared {
+            shared.add_statistics(&mut statistics)?;
+        }
         Ok(statistics)
     }
 
     /// See [`crate::Engine::verify`].
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
-        self.core.backend.verify(progress)
+        self.core.catch_up()?;
+        self.backend().verify(progress)
     }
 }
 
@@ -356,47 +370,43 @@ macro_rules! delegate_engine {
 }
 pub(crate) use delegate_engine;
 
+/// Refuses a pair that exceeds the limits of the engine.
+fn check_pair(limits: &Capabilities, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
+    if key.is_empty() {
+        return Err(StorageError::Invalid(
+            "a key must have at least one byte".to_owned(),
+        ));
+    }
+    let too_large = |what, size, max, advice| {
+        Err(StorageError::TooLarge {
+            what,
+            size,
+            max,
+            advice,
+        })
+    };
+    if key.len() > limits.max_key_bytes {
+        return too_large("a key", key.len(), limits.max_key_bytes, "shorten the key");
+    }
+    if value.len() > limits.max_value_bytes {
+        return too_large(
+            "a value",
+            value.len(),
+            limits.max_value_bytes,
+            "store it in several parts",
+        );
+    }
+    Ok(())
+}
+
 impl<B: Backend> Core<B> {
-    fn check_pair(&self, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
-        if key.is_empty() {
-            return Err(StorageError::Invalid(
-                "a key must have at least one byte".to_owned(),
-            ));
+    /// Applies what other processes have committed: a snapshot that is taken afterwards contains each commit that has
+    /// returned before this call.
+    fn catch_up(&self) -> Result<(), StorageError> {
+        match &self.shared {
+            Some(shared) => shared.catch_up(),
+            None => Ok(()),
         }
-        let limits = &self.capabilities;
-        let too_large = |what, size, max, advice| {
-            Err(StorageError::TooLarge {
-                what,
-                size,
-                max,
-                advice,
-            })
-        };
-        if key.len() > limits.max_key_bytes {
-            return too_large("a key", key.len(), limits.max_key_bytes, "shorten the key");
-        }
-        if value.len() > limits.max_value_bytes {
-            return too_large(
-                "a value",
-                value.len(),
-                limits.max_value_bytes,
-                "store it in several parts",
-            );
-        }
-        Ok(())
-    }
-
-    /// The oldest snapshot that a live transaction reads, or that the next one could read.
-    fn oldest_snapshot(&self) -> Version {
-        let live = self.live.lock();
-        let published = self.backend.view().map_or(0, |view| view.version());
-        live.keys()
-            .next()
-            .map_or(published, |&oldest| oldest.min(published))
-    }
-
-    fn hook(&self) -> Option<Arc<dyn CommitHook>> {
-        self.hook.read().clone()
     }
 }
 
@@ -408,61 +418,34 @@ impl<B: Backend> Committer for Core<B> {
     }
 
     fn commit_group(&self, group: &[&Work<B>]) -> Vec<Result<Version, StorageError>> {
-        let first = match self.backend.view() {
-            Ok(view) => view.version() + 1,
+        let state = &*self.state;
+        if let Some(shared) = &self.shared {
+            return shared.commit_group(group);
+        }
+        let first = match state.next_version() {
+            Ok(first) => first,
             Err(error) => return group.iter().map(|_| Err(copy_of(&error))).collect(),
         };
-        let mut results = Vec::with_capacity(group.len());
-        let mut commits: Vec<Commit<'_>> = Vec::with_capacity(group.len());
-        let mut durability = Durability::Buffered;
-        // A member is validated against the earlier members of its group at once; other transactions only see
-        // the changes once they are applied: a group that fails leaves no trace in the guard table.
-        let mut fresh = self.fresh.lock();
-        fresh.clear();
-        {
-            let mut guards = self.guards.lock();
-            guards.forget_before(self.oldest_snapshot());
-            for work in group {
-                let version = first + commits.len() as u64;
-                let checked = guards
-                    .check(work.live.version, &work.footprint)
-                    .and_then(|()| fresh.check(work.live.version, &work.footprint));
-                if checked.is_ok() {
-                    fresh.record(version, &work.footprint);
-                    commits.push(Commit {
-                        version,
-                        writes: &work.writes,
-                        stream: &work.stream,
-                    });
-                    if work.durability == Durability::Synced {
-                        durability = Durability::Synced;
-                    }
-                }
-                results.push(checked.map(|()| version));
-            }
-        }
-        let conflicts = group.len() - commits.len();
-        self.conflicts
-            .fetch_add(conflicts as u64, Ordering::Relaxed);
+        let validation = state.validate(first, group.iter().copied());
+        let (results, commits) = (validation.results, validation.commits);
+        state.count_conflicts(group.len() - commits.len());
         if commits.is_empty() {
             return results;
         }
-        let hook = self.hook();
+        let hook = state.hook();
         if let Some(hook) = &hook {
             for commit in &commits {
                 hook.committing(commit.version, commit.stream);
             }
         }
-        let applied = self.backend.apply(&commits, durability);
+        let applied = state.backend.apply(&commits, validation.durability);
         notify_hook_of_failure(&applied, hook.as_deref(), first);
         if matches!(applied, Ok(()) | Err(StorageError::CommitUnknown(_))) {
-            self.guards.lock().append(&mut fresh);
+            state.record_group();
         }
         match applied {
             Ok(()) => {
-                self.commits
-                    .fetch_add(commits.len() as u64, Ordering::Relaxed);
-                self.groups.fetch_add(1, Ordering::Relaxed);
+                state.count_group(commits.len());
                 results
             }
             Err(error) => results
@@ -477,6 +460,9 @@ impl<B: Backend> Drop for Optimistic<B> {
     /// Its threads shut down; queued transactions are committed and notified.
     fn drop(&mut self) {
         self.group_commit.end();
+        if let Some(shared) = &self.core.shared {
+            shared.close();
+        }
     }
 }
 
@@ -490,35 +476,6 @@ fn notify_hook_of_failure(
         (Err(StorageError::CommitUnknown(_)), Some(hook)) => hook.unsettled(from),
         (Err(_), Some(hook)) => hook.abandoned(from),
         _ => {}
-    }
-}
-
-/// A copy of the error, for every member of a group.
-fn copy_of(error: &StorageError) -> StorageError {
-    match error {
-        StorageError::Conflict { granule, version } => StorageError::Conflict {
-            granule: *granule,
-            version: *version,
-        },
-        StorageError::TooLarge {
-            what,
-            size,
-            max,
-            advice,
-        } => StorageError::TooLarge {
-            what,
-            size: *size,
-            max: *max,
-            advice,
-        },
-        StorageError::Unavailable(message) => StorageError::Unavailable(message.clone()),
-        StorageError::InUse { path, pid } => StorageError::InUse {
-            path: path.clone(),
-            pid: *pid,
-        },
-        StorageError::CommitUnknown(message) => StorageError::CommitUnknown(message.clone()),
-        StorageError::Corrupt(message) => StorageError::Corrupt(message.clone()),
-        StorageError::Invalid(message) => StorageError::Invalid(message.clone()),
     }
 }
 
@@ -605,24 +562,6 @@ fn fill(
     Ok(())
 }
 
-/// The registration of a live transaction, removed when it is dropped.
-struct Live<B: Backend> {
-    core: Arc<Core<B>>,
-    version: Version,
-}
-
-impl<B: Backend> Drop for Live<B> {
-    fn drop(&mut self) {
-        let mut live = self.core.live.lock();
-        if let Some(count) = live.get_mut(&self.version) {
-            *count -= 1;
-            if *count == 0 {
-                live.remove(&self.version);
-            }
-        }
-    }
-}
-
 struct OptimisticTransaction<B: Backend> {
     group_commit: Arc<GroupCommit<Core<B>>>,
     live: Live<B>,
@@ -637,7 +576,7 @@ struct OptimisticTransaction<B: Backend> {
 impl<B: Backend> OptimisticTransaction<B> {
     /// Refuses a write that would exceed the limit of the write set.
     fn check_room(&mut self, more: usize) -> Result<(), StorageError> {
-        let max = self.live.core.capabilities.max_transaction_bytes;
+        let max = self.live.state.capabilities.max_transaction_bytes;
         if self.write_bytes() + more > max {
             // Without overwritten values it may fit.
             self.writes.order();
@@ -750,7 +689,7 @@ impl<B: Backend> Read for OptimisticTransaction<B> {
 
 impl<B: Backend> EngineTransaction for OptimisticTransaction<B> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
-        self.live.core.check_pair(key, value)?;
+        check_pair(&self.live.state.capabilities, key, value)?;
         self.check_room(WriteSet::cost(key, value))?;
         self.writes.put(key, value);
         Ok(())

@@ -145,6 +145,14 @@ impl LockFile {
         }
     }
 
+    /// Takes the lock, and waits while another handle has it.
+    pub fn lock(&self, mode: LockMode) -> io::Result<()> {
+        match mode {
+            LockMode::Shared => self.0.lock_shared(),
+            LockMode::Exclusive => self.0.lock(),
+        }
+    }
+
     /// Releases the lock.
     pub fn unlock(&self) -> io::Result<()> {
         self.0.unlock()

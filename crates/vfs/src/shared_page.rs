@@ -39,7 +39,7 @@ impl SharedPage {
     /// processor's page.
     ///
     /// # Errors
-    /// `InvalidData` if the file has another size, `Unsupported` where this crate cannot share memory, and those of the
+    /// `InvalidData` if the file has another size, `StorageFull` if there is no space for it, `Unsupported` where this crate cannot share memory, and those of the
     /// file system.
     pub fn open(path: &Path, bytes: usize) -> io::Result<Self> {
         let mut options = OpenOptions::new();
@@ -53,6 +53,8 @@ impl SharedPage {
             let what = format!("its size is {len} bytes and not {bytes}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
+        // On a full disk this fails; a store to memory that has no place in the file would end the process.
+        crate::platform::system::allocate(&file, bytes as u64)?;
         let mapping = Mapping::new(&file, bytes)?;
         Ok(Self { mapping })
     }
@@ -85,7 +87,7 @@ impl Bell<'_> {
 
     /// Begins to listen: a thread that looks for a change after this call, and then waits, misses no ring.
     pub fn listen(self) -> Heard {
-        // In this order: a ring after this either changes `rung`, or sees `waiting`.
+        // A ring after this either changes `rung`, or finds `waiting`, see `called`.
         let rung = self.0.rung.load(SeqCst);
         self.0.waiting.store(1, SeqCst);
         Heard(rung)
@@ -118,10 +120,26 @@ impl Bell<'_> {
 
     /// Wakes all waiting threads. Without one this makes no system call.
     pub fn ring(self) {
-        self.0.rung.fetch_add(1, SeqCst);
-        if self.0.waiting.swap(0, SeqCst) != 0 {
-            crate::platform::system::wake_all(&self.0.rung);
+        if self.called() {
+            crate::platform::system::wake(&self.0.rung, u32::MAX);
         }
+    }
+
+    /// Wakes one of the waiting threads, if there is one: for what only one of them can have. If that thread ends before
+    /// it has rung for the next one, the others are not woken, so that they have to look now and then.
+    pub fn ring_one(self) {
+        if self.called() && crate::platform::system::wake(&self.0.rung, 1) > 0 {
+            // There may be others.
+            self.0.waiting.store(1, SeqCst);
+        }
+    }
+
+    /// Counts a ring; returns whether threads may wait. In this order: a thread that begins to listen between the two
+    /// stays noted as waiting, and sees the change that is announced.
+    fn called(self) -> bool {
+        let waiting = self.0.waiting.swap(0, SeqCst) != 0;
+        self.0.rung.fetch_add(1, SeqCst);
+        waiting
     }
 }
 

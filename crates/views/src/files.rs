@@ -133,7 +133,15 @@ impl ViewFiles<'_> {
         // The file may be removed concurrently, and its retention of the change stream with it.
         let _hold = store.change_stream().hold(head.version);
         let mut blocks = keeping.folder.open(&head.kind)?;
-        if blocks.head() != head || !store.eras().lineage()?.has_changes_since(head.version) {
+        let found = blocks.head().clone();
+        if found != *head && store.is_shared() {
+            keeping.note_replaced(&store, &found, blocks.bytes());
+        } else if found != *head {
+            return Err(SegmentError::Foreign.into());
+        }
+        let head = &found;
+        let lineage = store.eras().lineage()?;
+        if !lineage.holds(&head.era, head.version) || !lineage.has_changes_since(head.version) {
             return Err(SegmentError::Foreign.into());
         }
         let nodes = store.counts().nodes_now(None);
@@ -255,7 +263,7 @@ impl ViewFiles<'_> {
     /// Whether views are persisted.
     pub(crate) fn keeps(self) -> bool {
         let keeping = self.views.keeping.as_ref();
-        keeping.is_some_and(|keeping| !keeping.folder.is_read_only())
+        keeping.is_some_and(|keeping| keeping.folder.may_write())
     }
 
     /// Writes the base of a view, unless it is already written, too small to be worth a file, or obsolete. Of

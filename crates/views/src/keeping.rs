@@ -54,11 +54,7 @@ struct ReadableFile {
 impl Keeping {
     /// Scans the folder on opening. Files that this database cannot use are removed.
     pub(crate) fn open(store: &DataStore, path: &Path) -> Self {
-        let folder = Folder::new(
-            path,
-            store.options().read_only,
-            store.options().seal.clone(),
-        );
+        let folder = Folder::new(path, store.options());
         let mut readable = FxHashMap::default();
         let FolderListing {
             heads: found,
@@ -107,6 +103,12 @@ impl Keeping {
     pub(crate) fn file(&self, kind: &ViewKind) -> Option<(Version, u64)> {
         let readable = self.readable.lock();
         readable.get(kind).map(|one| (one.version, one.bytes))
+    }
+
+    /// Another process has replaced the file of a view: it is read from now on.
+    pub(crate) fn note_replaced(&self, store: &DataStore, head: &Head, bytes: u64) {
+        let hold = store.change_stream().hold(head.version);
+        self.note_written(head.clone(), bytes, hold);
     }
 
     /// Counts a commit with this many bytes of changes; returns whether it is time to review the files.
@@ -162,6 +164,7 @@ impl Keeping {
     /// Releases the change stream.
     pub(crate) fn let_go(&self) {
         self.readable.lock().clear();
+        self.folder.let_go();
     }
 
     /// Notes a file that was written, and retains the change stream for it.

@@ -8,16 +8,41 @@ use isomer_layout::{
     convergent::clock::{ReplicaId, ReplicaNo, Vector},
     keyspace::{self, NUMBERS, TAG_OWN_NUMBER, sole_id},
 };
-use isomer_storage::{Durability, KeyRange, Read};
+use isomer_storage::{Durability, EngineTransaction, GuardMode, KeyRange, Read};
 use rustc_hash::FxHashSet;
 
 use crate::{
     DataStore,
     convergent::replica::{
         MOST_REPLICAS, Numbers, RESERVED, Ticket, decode_numbers, decode_seen, each_between,
-        encode_numbers, put_restored, put_seen, random_bits, sum_up, too_many,
+        encode_numbers, put_restored, put_seen, random_bits, settle_below, sum_up, too_many,
     },
+    footprint::{Item, NUMBERS_IN_SPAN},
+    small_commit::commit_small,
 };
+
+/// Most numbers that a process of a shared database reserves at a time; it begins with one. Numbers that are reserved
+/// and not used are exceptions in the vectors of all transactions until they are settled.
+const MAX_RESERVED_SHARED: u64 = 64;
+
+/// Settles the numbers of whole spans that are at least one span before `next`: their transactions are in this state,
+/// or conflict with this commit. Returns up to where numbers are settled.
+fn settle_old(tx: &mut dyn EngineTransaction, own: ReplicaNo, next: u64) -> Result<u64, DataError> {
+    let settled = match tx.get(&keyspace::seen(own.0))? {
+        Some(stored) => decode_seen(&stored)?.0,
+        None => 0,
+    };
+    let spans = (next / NUMBERS_IN_SPAN).saturating_sub(1);
+    let below = spans * NUMBERS_IN_SPAN;
+    if below <= settled + 1 {
+        return Ok(settled);
+    }
+    for span in (settled + 1) / NUMBERS_IN_SPAN..spans {
+        tx.guard(Item::NumberSpan(span).granule(), GuardMode::Write);
+    }
+    settle_below(tx, own, below)?;
+    Ok(below - 1)
+}
 
 /// The names of an open store and of others as replicas, and the numbers of its transactions.
 #[derive(Clone, Copy)]
@@ -33,7 +58,7 @@ impl DataStore {
 
     /// The name under which this database writes convergent operations; none before its first one.
     pub fn replica(&self) -> Option<ReplicaId> {
-        let numbers = self.shared().own_replica.numbers.lock();
+        let numbers = self.shared().own_replica.numbers();
         numbers.own.map(|own| numbers.names[own.0 as usize])
     }
 }
@@ -43,7 +68,7 @@ impl Numbering<'_> {
     /// epoch.
     #[doc(hidden)]
     pub fn replica_id(self) -> Option<[u8; 16]> {
-        let numbers = self.store.shared().own_replica.numbers.lock();
+        let numbers = self.store.shared().own_replica.numbers();
         let own = numbers.own.or(numbers.before);
         own.map(|own| numbers.names[own.0 as usize].id)
     }
@@ -55,10 +80,16 @@ impl Numbering<'_> {
     /// # Errors
     /// [`DataError::Denied`] while transactions with convergent operations are under way; those of a commit.
     pub fn begin_epoch(self) -> Result<(), DataError> {
+        self.store.refuse_shared("a new epoch")?;
+        self.begin_epoch_alone()
+    }
+
+    /// The same, in a shared database while it is opened: no other process has it open.
+    pub(crate) fn begin_epoch_alone(self) -> Result<(), DataError> {
         if let Some(hooks) = self.store.hooks() {
             hooks.epoch_begun(self.store)?;
         }
-        let mut numbers = self.store.shared().own_replica.numbers.lock();
+        let mut numbers = self.store.shared().own_replica.numbers();
         if !numbers.under_way.is_empty() {
             return Err(DataError::Denied(
                 "a new epoch cannot begin while transactions with convergent operations are under way".into(),
@@ -69,14 +100,23 @@ impl Numbering<'_> {
         };
         (numbers.own, numbers.before) = (None, Some(own));
         numbers.restored = true;
-        self.reserve(&mut numbers)
+        self.reserve(&mut numbers)?;
+        if numbers.is_shared {
+            // Blocks are smaller from now on.
+            numbers.next = numbers.end;
+        }
+        Ok(())
     }
 
     /// A number for a transaction.
     #[doc(hidden)]
     pub fn take(self) -> Result<Ticket, DataError> {
-        let mut numbers = self.store.shared().own_replica.numbers.lock();
-        if numbers.own.is_none() || numbers.next == numbers.end || !numbers.open {
+        let mut numbers = self.store.shared().own_replica.numbers();
+        if numbers.is_shared {
+            if numbers.is_used_up() {
+                self.reserve_shared(&mut numbers)?;
+            }
+        } else if numbers.own.is_none() || numbers.next == numbers.end || !numbers.open {
             self.reserve(&mut numbers)?;
         }
         let (Some(replica), number) = (numbers.own, numbers.next) else {
@@ -90,6 +130,44 @@ impl Numbering<'_> {
             number,
             done: false,
         })
+    }
+
+    /// Reserves a block of numbers in a shared database, and settles those before it that are old enough.
+    fn reserve_shared(self, numbers: &mut Numbers) -> Result<(), DataError> {
+        let own_replica = &self.store.shared().own_replica;
+        let size = (numbers.block * 2).clamp(1, MAX_RESERVED_SHARED);
+        let reserved = commit_small(&**self.store.engine(), Durability::Buffered, |tx| {
+            own_replica.enter_heard(numbers);
+            let stored = tx.get(NUMBERS)?;
+            let stored = stored.map(|stored| {
+                decode_numbers(&stored)
+                    .ok_or_else(|| DataError::corrupt("the reservation of numbers is malformed"))
+            });
+            let (own, first, name) = match stored.transpose()? {
+                Some((own, next, _)) => (own, next, None),
+                None => {
+                    let own = ReplicaNo(numbers.names.len() as u32);
+                    let name = ReplicaId {
+                        id: random_bits().to_be_bytes(),
+                        epoch: 0,
+                    };
+                    tx.put(&keyspace::replica(own.0), &name.to_bytes())?;
+                    (own, 1, Some(name))
+                }
+            };
+            let settled = settle_old(tx, own, first)?;
+            tx.put(NUMBERS, &encode_numbers(own, first + size, true))?;
+            tx.guard(Item::OwnNumbers.granule(), GuardMode::Write);
+            Ok((own, first, name, settled))
+        });
+        let (own, first, name, settled) = reserved?;
+        numbers.names.extend(name);
+        numbers.own = Some(own);
+        (numbers.next, numbers.end) = (first, first + size);
+        (numbers.block, numbers.open) = (size, true);
+        // Of which version is not needed: what is settled in a state is read from it.
+        numbers.mark_settled(settled, 0);
+        Ok(())
     }
 
     pub(crate) fn reserve(self, numbers: &mut Numbers) -> Result<(), DataError> {
@@ -171,8 +249,9 @@ impl Numbering<'_> {
     /// # Errors
     /// Those of a commit.
     pub fn sum_up(self) -> Result<(), DataError> {
-        let numbers = self.store.shared().own_replica.numbers.lock();
-        let Some(own) = numbers.own.filter(|_| numbers.open) else {
+        let numbers = self.store.shared().own_replica.numbers();
+        // In a shared database, those of other processes may be under way.
+        let Some(own) = numbers.own.filter(|_| numbers.open && !numbers.is_shared) else {
             return Ok(());
         };
         let mut tx = self.store.engine().begin()?;
@@ -205,7 +284,7 @@ impl Numbering<'_> {
     /// a process that is often killed and writes nothing uses no names.
     #[doc(hidden)]
     pub fn give_up_begun(self) -> Result<(), DataError> {
-        let mut numbers = self.store.shared().own_replica.numbers.lock();
+        let mut numbers = self.store.shared().own_replica.numbers();
         let is_unclean = numbers.own.is_none() && !numbers.restored && !numbers.gave_up;
         let Some(before) = numbers.before.filter(|_| is_unclean) else {
             return Ok(());
@@ -227,7 +306,7 @@ impl Numbering<'_> {
     /// Refuses names of replicas beyond the limit.
     #[doc(hidden)]
     pub fn check_room(self, names: &[ReplicaId]) -> Result<(), DataError> {
-        let numbers = self.store.shared().own_replica.numbers.lock();
+        let numbers = self.store.shared().own_replica.numbers();
         let known: FxHashSet<&ReplicaId> = numbers.names.iter().collect();
         let new: FxHashSet<&ReplicaId> =
             names.iter().filter(|name| !known.contains(name)).collect();
@@ -240,7 +319,7 @@ impl Numbering<'_> {
     /// The number of a replica; a new name is stored immediately, in a separate commit.
     #[doc(hidden)]
     pub fn enter(self, name: ReplicaId) -> Result<ReplicaNo, DataError> {
-        let mut numbers = self.store.shared().own_replica.numbers.lock();
+        let mut numbers = self.store.shared().own_replica.numbers();
         if let Some(at) = numbers.names.iter().position(|known| *known == name) {
             return Ok(ReplicaNo(at as u32));
         }
@@ -255,15 +334,17 @@ impl Numbering<'_> {
         Ok(no)
     }
 
-    /// The vector of a state. `read` is its snapshot; `before` an own number that it cannot have seen, nor any above.
+    /// The vector of a state. `read` is its snapshot; `before` an own number that it cannot have seen, nor any above,
+    /// unless the database is shared.
     #[doc(hidden)]
     pub fn seen_in(self, read: &dyn Read, before: Option<u64>) -> Result<Vector, DataError> {
-        let (own, settled, settled_at, names) = {
-            let numbers = self.store.shared().own_replica.numbers.lock();
+        let (own, settled, settled_at, names, is_shared) = {
+            let numbers = self.store.shared().own_replica.numbers();
             let names = numbers.names.len() as u32;
             // After an unclean shutdown the next name is created with the next number.
             let own = numbers.own.or(numbers.before);
-            (own, numbers.settled, numbers.settled_at, names)
+            let (settled, settled_at) = (numbers.settled, numbers.settled_at);
+            (own, settled, settled_at, names, numbers.is_shared)
         };
         let mut seen = Vector::new();
         // One by one: a scan would pass the numbers behind it, which are added and removed with every transaction.
@@ -276,11 +357,12 @@ impl Numbering<'_> {
             }
         }
         let Some(own) = own else { return Ok(seen) };
-        let base = match read.version() >= settled_at {
+        let base = match read.version() >= settled_at && !is_shared {
             true => settled.max(seen.upto(own)),
             false => seen.upto(own),
         };
         let mut numbers = Vec::new();
+        let before = before.filter(|_| !is_shared);
         let end = before.map_or_else(|| vec![TAG_OWN_NUMBER + 1], keyspace::own_number);
         each_between(read, &keyspace::own_number(base + 1), &end, |key, _| {
             numbers.push(sole_id(&key[1..], "the number of a transaction")?);

@@ -459,6 +459,10 @@ impl FieldsMut<'_> {
         if !self.tx.has_writes() {
             return Ok(None);
         }
+        if self.tx.store().is_shared() {
+            let number = ongoing.ticket.number;
+            self.tx.footprint_mut().read_number(number);
+        }
         let mut settled = Vec::new();
         push_id(
             &mut settled,
@@ -914,6 +918,10 @@ impl DataStore {
             false => self.shared().own_replica.settled(),
         };
         let tx = self.engine().begin()?;
+        let stable = match self.is_shared() {
+            true => self.shared().own_replica.settled_stored(&*tx)?,
+            false => stable,
+        };
         let own_replica = &self.shared().own_replica;
         let gap = own_replica.gap(&position.place, tx.version());
         let mut rows = EngineRows(tx, gap);

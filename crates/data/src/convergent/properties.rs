@@ -28,7 +28,7 @@ impl DataStore {
         if own.has_property(prop) {
             return Ok(());
         }
-        let _numbers = own.numbers.lock();
+        let _numbers = own.numbers();
         if own.has_property(prop) {
             return Ok(());
         }

@@ -5,6 +5,13 @@
 //! first convergent operation and leaves a key with it behind when it commits; a number that is given up leaves none.
 //! With the next reservation the keys below every number under way are replaced by one: *seen up to here*.
 //!
+//! **Shared databases.** Several processes take numbers under one name, in smaller blocks. None of them knows which
+//! numbers of the others are under way. So numbers are settled by decree: when many have been reserved since, the older
+//! ones are declared to be seen or given up, in a commit that changes their *spans*. A transaction observes the span of
+//! its number, and conflicts if it is that old. What is settled is then what is stored as seen in the state that is
+//! read. Numbers that were lost in a crash are given up in the same way; no epoch begins, as no other replica can have
+//! received them: a replica is not shared.
+//!
 //! A number is never used for two transactions that another replica can have received: the first reservation after
 //! opening is on disk before its first number is used, and says *open*; a clean shutdown says *closed*. When opening
 //! finds *open*, commits that were only buffered may be lost and their numbers with them, and a new epoch begins.
@@ -22,13 +29,13 @@ use isomer_layout::{
     DataError,
     convergent::clock::{ReplicaId, ReplicaNo, Vector},
     keyspace::{
-        self, GIVEN_UP, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA,
+        self, GIVEN_UP, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA, TAG_SEEN,
         after_prefix, push_id, sole_id, take_id,
     },
 };
 use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
 use isomer_value::{IndexId, PropId};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How far the clocks of replicas may differ, in ms.
@@ -46,6 +53,9 @@ const MOST_COUNTED: usize = 10_000;
 #[derive(Debug, Default)]
 pub struct OwnReplica {
     pub(crate) numbers: Arc<Mutex<Numbers>>,
+    /// What other processes stored about them, not entered yet: numbers are locked while they are reserved, in a
+    /// commit.
+    heard: Mutex<Vec<Heard>>,
     /// Whether the numbers that the last epoch committed are not stored as seen yet: it was not shut down cleanly.
     pub(crate) is_unclean: AtomicBool,
     /// The last hybrid time assigned.
@@ -75,8 +85,32 @@ pub(crate) struct Gap {
     pub(crate) to: Vec<u8>,
 }
 
+/// What another process stored about the numbers.
+#[derive(Debug)]
+enum Heard {
+    Name(u32, ReplicaId),
+    /// The first number not reserved.
+    Reserved(ReplicaNo),
+    /// Up to where a replica's numbers are settled, in states of a version or a later one.
+    Settled(u32, u64, Version),
+}
+
+impl Heard {
+    fn is_replaced_by(&self, later: &Self) -> bool {
+        match (self, later) {
+            (Self::Reserved(one), Self::Reserved(other)) => one == other,
+            (Self::Settled(one, ..), Self::Settled(other, ..)) => one == other,
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
+    /// Whether several processes have the database open.
+    pub(crate) is_shared: bool,
+    /// The size of the last block that was reserved in a shared database.
+    pub(crate) block: u64,
     /// All known replicas, by number.
     pub(crate) names: Vec<ReplicaId>,
     pub(crate) own: Option<ReplicaNo>,
@@ -99,8 +133,9 @@ pub(crate) struct Numbers {
 
 impl OwnReplica {
     /// Loads the state of a database.
-    pub fn load(read: &dyn Read) -> Result<Self, DataError> {
+    pub fn load(read: &dyn Read, is_shared: bool) -> Result<Self, DataError> {
         let (mut numbers, mut is_unclean) = (Numbers::default(), false);
+        numbers.is_shared = is_shared;
         each(read, &[TAG_REPLICA], |_, value| {
             let name = ReplicaId::from_bytes(value)
                 .ok_or_else(|| DataError::corrupt("the name of a replica is malformed"))?;
@@ -111,8 +146,13 @@ impl OwnReplica {
             let (own, next, open) = decode_numbers(&stored)
                 .filter(|(own, ..)| (own.0 as usize) < numbers.names.len())
                 .ok_or_else(|| DataError::corrupt("the reservation of numbers is malformed"))?;
-            // An epoch that was left open is not continued.
-            if open {
+            // An epoch that was left open is not continued, except by the processes that share the database.
+            if is_shared {
+                numbers.own = Some(own);
+                if let Some(seen) = read.get(&keyspace::seen(own.0))? {
+                    numbers.settled = decode_seen(&seen)?.0;
+                }
+            } else if open {
                 numbers.before = Some(own);
                 is_unclean = true;
             } else {
@@ -126,17 +166,69 @@ impl OwnReplica {
             ..Self::default()
         };
         each(read, &[TAG_CONVERGENT_PROPERTY], |key, _| {
-            let prop = sole_id(&key[1..], "a convergent property")?;
-            own.enter(PropId(u32::try_from(prop).unwrap_or(u32::MAX)));
-            Ok(())
+            own.enter_stored(key)
         })?;
-        each(read, GIVEN_UP, |key, _| {
-            let index = sole_id(&key[GIVEN_UP.len()..], "an index that was given up")?;
-            let index = IndexId(u32::try_from(index).unwrap_or(u32::MAX));
-            own.given_up.write().insert(index);
-            Ok(())
-        })?;
+        each(read, GIVEN_UP, |key, _| own.give_up_stored(key, true))?;
         Ok(own)
+    }
+
+    /// Enters a stored convergent property.
+    pub(crate) fn enter_stored(&self, key: &[u8]) -> Result<(), DataError> {
+        let prop = sole_id(&key[1..], "a convergent property")?;
+        self.enter(PropId(u32::try_from(prop).unwrap_or(u32::MAX)));
+        Ok(())
+    }
+
+    /// Enters the stored record that an index was given up, or removes it.
+    pub(crate) fn give_up_stored(&self, key: &[u8], given_up: bool) -> Result<(), DataError> {
+        let index = sole_id(&key[GIVEN_UP.len()..], "an index that was given up")?;
+        let index = IndexId(u32::try_from(index).unwrap_or(u32::MAX));
+        let mut known = self.given_up.write();
+        match given_up {
+            true => known.insert(index),
+            false => known.remove(&index),
+        };
+        Ok(())
+    }
+
+    /// Another process stored a name, a reservation of numbers, or what is settled, in the commit `version`.
+    pub(crate) fn hear(&self, version: Version, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        let malformed = || DataError::corrupt("the numbers of another process are malformed");
+        let heard = match key.split_first() {
+            Some((&TAG_REPLICA, at)) => {
+                let at = at.try_into().map(u32::from_be_bytes).ok();
+                let name = ReplicaId::from_bytes(value);
+                let (at, name) = at.zip(name).ok_or_else(malformed)?;
+                Heard::Name(at, name)
+            }
+            Some((&TAG_SEEN, replica)) => {
+                let replica = sole_id(replica, "a replica")?;
+                let replica = u32::try_from(replica).map_err(|_| malformed())?;
+                Heard::Settled(replica, decode_seen(value)?.0, version)
+            }
+            _ => Heard::Reserved(decode_numbers(value).ok_or_else(malformed)?.0),
+        };
+        let mut all = self.heard.lock();
+        // A process that takes no numbers hears of many: what is out of date is replaced.
+        let known = all.iter_mut().find(|known| known.is_replaced_by(&heard));
+        match known {
+            Some(known) => *known = heard,
+            None => all.push(heard),
+        }
+        Ok(())
+    }
+
+    /// Enters what other processes stored.
+    pub(crate) fn enter_heard(&self, numbers: &mut Numbers) {
+        let heard = std::mem::take(&mut *self.heard.lock());
+        heard.into_iter().for_each(|one| numbers.enter(one));
+    }
+
+    /// The numbers, locked.
+    pub(crate) fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        let mut numbers = self.numbers.lock();
+        self.enter_heard(&mut numbers);
+        numbers
     }
 
     pub(crate) fn enter(&self, prop: PropId) {
@@ -231,7 +323,20 @@ impl OwnReplica {
 
     /// What every later snapshot has seen, of this database under all its names; nothing of others.
     pub(crate) fn settled(&self) -> Vector {
-        let numbers = self.numbers.lock();
+        let upto = self.numbers().settled;
+        self.settled_upto(upto)
+    }
+
+    /// The same for a state of a shared database.
+    pub(crate) fn settled_stored(&self, read: &dyn Read) -> Result<Vector, DataError> {
+        let own = self.own();
+        let seen = own.map_or(Ok(None), |own| read.get(&keyspace::seen(own.0)))?;
+        let upto = seen.map_or(Ok(0), |seen| decode_seen(&seen).map(|(upto, _)| upto))?;
+        Ok(self.settled_upto(upto))
+    }
+
+    fn settled_upto(&self, upto: u64) -> Vector {
+        let numbers = self.numbers();
         let mut settled = Vector::new();
         if let Some(own) = numbers.own {
             let id = numbers.names[own.0 as usize].id;
@@ -240,7 +345,7 @@ impl OwnReplica {
                     settled.advance(ReplicaNo(at as u32), u64::MAX >> 1);
                 }
             }
-            settled.advance(own, numbers.settled);
+            settled.advance(own, upto);
         }
         settled
     }
@@ -248,7 +353,7 @@ impl OwnReplica {
     /// The number of this database, and up to which number its transactions are in a state of a version, or were given
     /// up; unknown for a version that is older than the last of them.
     pub fn settled_in(&self, version: Version) -> Option<(ReplicaNo, Option<u64>)> {
-        let numbers = self.numbers.lock();
+        let numbers = self.numbers();
         let settled = (version >= numbers.settled_at).then_some(numbers.settled);
         numbers.own.map(|own| (own, settled))
     }
@@ -260,46 +365,46 @@ impl OwnReplica {
 
     /// Some number of a replica, under any of its names.
     pub fn number_of(&self, id: &[u8; 16]) -> Option<ReplicaNo> {
-        let numbers = self.numbers.lock();
+        let numbers = self.numbers();
         let at = numbers.names.iter().rposition(|known| known.id == *id)?;
         Some(ReplicaNo(at as u32))
     }
 
     /// All own numbers up to this one are in every later state, or were given up.
     pub(crate) fn settled_now(&self) -> u64 {
-        self.numbers.lock().settled
+        self.numbers().settled
     }
 
     /// The number of known replica names, and its limit.
     pub fn names(&self) -> (u64, u64) {
-        (self.numbers.lock().names.len() as u64, MOST_REPLICAS as u64)
+        (self.numbers().names.len() as u64, MOST_REPLICAS as u64)
     }
 
     /// The name of a replica.
     pub fn name(&self, replica: ReplicaNo) -> Option<ReplicaId> {
-        self.numbers.lock().names.get(replica.0 as usize).copied()
+        self.numbers().names.get(replica.0 as usize).copied()
     }
 
     /// Whether this database gave that number to one of its transactions, or gave it up, under its current name.
     pub fn has_given(&self, replica: ReplicaNo, number: u64) -> bool {
-        let numbers = self.numbers.lock();
+        let numbers = self.numbers();
         numbers.own == Some(replica) && number < numbers.next
     }
 
     /// The number of this database.
     pub fn own(&self) -> Option<ReplicaNo> {
-        self.numbers.lock().own
+        self.numbers().own
     }
 
     /// The number of this database; before the first transaction after an unclean shutdown, that of the previous epoch.
     pub fn latest(&self) -> Option<ReplicaNo> {
-        let numbers = self.numbers.lock();
+        let numbers = self.numbers();
         numbers.own.or(numbers.before)
     }
 
     /// The number of a replica.
     pub fn number(&self, name: ReplicaId) -> Option<ReplicaNo> {
-        let numbers = self.numbers.lock();
+        let numbers = self.numbers();
         let at = numbers.names.iter().position(|known| *known == name)?;
         Some(ReplicaNo(at as u32))
     }
@@ -346,8 +451,36 @@ impl Drop for Ticket {
 }
 
 impl Numbers {
+    fn enter(&mut self, heard: Heard) {
+        match heard {
+            Heard::Name(at, name) if at as usize == self.names.len() => self.names.push(name),
+            // It was read from a state that has it.
+            Heard::Name(..) => {}
+            Heard::Reserved(own) => self.own = self.own.or(Some(own)),
+            Heard::Settled(replica, upto, version) => {
+                if self.own == Some(ReplicaNo(replica)) {
+                    self.mark_settled(upto, version);
+                }
+            }
+        }
+    }
+
+    /// The numbers up to this one are settled in states of that version and later ones.
+    pub(crate) fn mark_settled(&mut self, upto: u64, version: Version) {
+        self.settled = self.settled.max(upto);
+        self.settled_at = self.settled_at.max(version);
+    }
+
+    /// Whether a block of a shared database has no number left that can be committed.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.own.is_none() || self.next == self.end || self.next <= self.settled
+    }
+
     pub(crate) fn complete(&mut self, number: u64) {
         self.under_way.remove(&number);
+        if self.is_shared {
+            return;
+        }
         let first = self.under_way.first().copied().unwrap_or(self.next);
         self.settled = self.settled.max(first - 1);
     }
@@ -364,7 +497,7 @@ pub(crate) fn too_many(count: usize) -> DataError {
 
 /// At a clean shutdown: all commits are on disk, and numbers continue where they ended.
 pub(crate) fn close(own: &OwnReplica, engine: &dyn Engine) {
-    let numbers = own.numbers.lock();
+    let numbers = own.numbers();
     let Some(own) = numbers
         .own
         .filter(|_| numbers.open && numbers.under_way.is_empty())
@@ -383,21 +516,46 @@ pub(crate) fn close(own: &OwnReplica, engine: &dyn Engine) {
     drop(closed);
 }
 
+/// The same for the last process that has a shared database open.
+pub(crate) fn close_shared(engine: &dyn Engine) -> Result<(), DataError> {
+    engine.sync()?;
+    let mut tx = engine.begin()?;
+    let stored = tx.get(NUMBERS)?;
+    if let Some((own, next, true)) = stored.as_deref().and_then(decode_numbers) {
+        settle_below(&mut *tx, own, next)?;
+        tx.put(NUMBERS, &encode_numbers(own, next, false))?;
+        tx.commit(Durability::Synced)?;
+    }
+    Ok(())
+}
+
+/// One number represents all own transactions with numbers below `next`.
+pub(crate) fn settle_below(
+    tx: &mut dyn isomer_storage::EngineTransaction,
+    own: ReplicaNo,
+    next: u64,
+) -> Result<(), DataError> {
+    if next > 1 {
+        put_seen(tx, own.0, next - 1)?;
+        tx.delete_range(KeyRange {
+            start: &[TAG_OWN_NUMBER],
+            end: Some(&keyspace::own_number(next)),
+        })?;
+    }
+    Ok(())
+}
+
 /// One number represents the own transactions that are in every later state, or were given up.
 pub(crate) fn sum_up(
     tx: &mut dyn isomer_storage::EngineTransaction,
     own: ReplicaNo,
     numbers: &Numbers,
 ) -> Result<(), DataError> {
-    let settled = numbers.under_way.first().copied().unwrap_or(numbers.next) - 1;
-    if settled > 0 {
-        put_seen(tx, own.0, settled)?;
-        tx.delete_range(KeyRange {
-            start: &[TAG_OWN_NUMBER],
-            end: Some(&keyspace::own_number(settled + 1)),
-        })?;
-    }
-    Ok(())
+    settle_below(
+        tx,
+        own,
+        numbers.under_way.first().copied().unwrap_or(numbers.next),
+    )
 }
 
 pub(crate) fn put_seen(

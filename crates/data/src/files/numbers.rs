@@ -1,8 +1,10 @@
 //! Numbers of files and folders: never used twice.
 
 use isomer_layout::{DataError, keyspace};
-use isomer_storage::{Durability, Engine};
+use isomer_storage::{Durability, Engine, GuardMode};
 use parking_lot::Mutex;
+
+use crate::{footprint::Item, small_commit::commit_small};
 
 /// Numbers that are reserved at a time.
 const BLOCK: u64 = 64;
@@ -16,15 +18,18 @@ impl FileNumbers {
     pub(crate) fn take(&self, engine: &dyn Engine) -> Result<u64, DataError> {
         let mut reserved = self.0.lock();
         if reserved.0 == reserved.1 {
-            let mut tx = engine.begin()?;
-            let first = match tx.get(keyspace::FILE_NUMBERS)? {
-                Some(stored) => keyspace::sole_id(&stored, "the next number of a file")?,
-                None => FIRST_FILE,
-            };
-            let mut next = Vec::new();
-            keyspace::push_id(&mut next, first + BLOCK);
-            tx.put(keyspace::FILE_NUMBERS, &next)?;
-            tx.commit(Durability::Buffered)?; // transactions that use a number commit later
+            // Transactions that use a number commit later.
+            let first = commit_small(engine, Durability::Buffered, |tx| {
+                let first = match tx.get(keyspace::FILE_NUMBERS)? {
+                    Some(stored) => keyspace::sole_id(&stored, "the next number of a file")?,
+                    None => FIRST_FILE,
+                };
+                let mut next = Vec::new();
+                keyspace::push_id(&mut next, first + BLOCK);
+                tx.put(keyspace::FILE_NUMBERS, &next)?;
+                tx.guard(Item::FileNumbers.granule(), GuardMode::Write);
+                Ok(first)
+            })?;
             *reserved = (first, first + BLOCK);
         }
         reserved.0 += 1;

@@ -107,7 +107,23 @@ pub enum Item {
     Named(u128),
     MetadataWhole,
     MetadataBulk,
+    /// What only small separate commits observe and change, so that two processes do not reserve the same: the next
+    /// number of a kind of names, the end of the reserved ids of a space, the next number of a file, own transaction
+    /// numbers.
+    NextName(u8),
+    ReservedIds(u8),
+    FileNumbers,
+    OwnNumbers,
+    /// Whether the transactions with own numbers of a span may still commit.
+    NumberSpan(u64),
+    /// The saved counts, the eras, and the identity of the database.
+    SavedCounts,
+    Eras,
+    Identity,
 }
+
+/// Own numbers of a span, whose transactions are given up together in a shared database.
+pub(crate) const NUMBERS_IN_SPAN: u64 = 256;
 
 /// The level of a whole key.
 pub(crate) const EXACT: u8 = 255;
@@ -180,6 +196,14 @@ impl Item {
             Self::Named(hash) => (29, put(&mut bytes, &halves(hash))),
             Self::MetadataWhole => (30, 1),
             Self::MetadataBulk => (31, 1),
+            Self::NextName(kind) => (32, put(&mut bytes, &[kind.into()])),
+            Self::ReservedIds(space) => (33, put(&mut bytes, &[space.into()])),
+            Self::FileNumbers => (34, 1),
+            Self::OwnNumbers => (35, 1),
+            Self::NumberSpan(span) => (36, put(&mut bytes, &[span])),
+            Self::SavedCounts => (37, 1),
+            Self::Eras => (38, 1),
+            Self::Identity => (39, 1),
         };
         bytes[0] = kind;
         Granule(xxh3_128(&bytes[..length]))
@@ -252,6 +276,13 @@ impl Item {
             Self::MetadataWhole | Self::MetadataBulk => {
                 "the replication metadata of records".into()
             }
+            Self::NextName(_) | Self::ReservedIds(_) | Self::FileNumbers | Self::OwnNumbers => {
+                "what another process reserved".into()
+            }
+            Self::NumberSpan(_) => "the number of the transaction, which has taken too long".into(),
+            Self::SavedCounts => "the saved counts".into(),
+            Self::Eras => "the eras".into(),
+            Self::Identity => "the identity of the database".into(),
         }
     }
 }

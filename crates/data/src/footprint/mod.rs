@@ -30,7 +30,7 @@ use runs::Runs;
 
 pub use item::{Item, NONE, Space};
 
-pub(crate) use item::{EXACT, FIELDS};
+pub(crate) use item::{EXACT, FIELDS, NUMBERS_IN_SPAN};
 
 const READ: u8 = 1;
 const ADD: u8 = 2;
@@ -137,6 +137,13 @@ impl Footprint {
     /// Observed that a name is not in the catalog yet; returns whether that is new.
     pub(crate) fn read_absent_name(&mut self, kind: NameKind, name: &str) -> bool {
         self.active && self.read(Item::name(kind, name))
+    }
+
+    /// The transaction has an own number, which may be settled before it is committed.
+    pub(crate) fn read_number(&mut self, number: u64) {
+        if self.active {
+            self.read(Item::NumberSpan(number / NUMBERS_IN_SPAN));
+        }
     }
 
     pub(crate) fn read_schema(&mut self) {

@@ -48,6 +48,13 @@ impl BucketCache {
         }
     }
 
+    /// Another process changed a bucket in the commit `version`, which is not visible yet.
+    pub(crate) fn changed(&self, version: Version) {
+        let mut cache = self.0.write();
+        cache.since = cache.since.max(version);
+        cache.options.clear();
+    }
+
     /// Before a commit that changes a bucket is handed over.
     pub(crate) fn begin_change(&self) {
         self.0.write().changing += 1;

@@ -43,7 +43,7 @@ impl KvMut<'_> {
 impl<'t> Kv<'t> {
     /// The known buckets, where this transaction has not changed one itself.
     pub(crate) fn bucket_cache(self) -> Option<&'t BucketCache> {
-        (!self.tx.buckets.is_changed()).then(|| &self.tx.shared().bucket_cache)
+        (!self.tx.buckets.is_changed()).then(|| &*self.tx.shared().bucket_cache)
     }
 
     /// As [`Transaction::check_writable`], for the bucket of that name.

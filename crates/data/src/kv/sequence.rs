@@ -128,6 +128,11 @@ impl DataStore {
     /// and may be called concurrently with one.
     pub fn sequence_take(&self, bucket: &str, sequence: &str) -> Result<u64, DataError> {
         let mut blocks = self.shared().sequences.blocks.lock();
+        if self.is_shared() {
+            // The commits of other processes that have returned are heard.
+            self.engine().version();
+            self.shared().sequences.forget_noted(&mut blocks);
+        }
         let key: Named = (bucket.into(), sequence.into());
         let size = match blocks.get_mut(&key) {
             Some(block) if block.next < block.end => {

@@ -1,5 +1,7 @@
 //! Blocks of numbers that sequences have reserved.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -15,6 +17,9 @@ pub(crate) const ATTEMPTS: usize = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
     pub(crate) blocks: Mutex<FxHashMap<Named, Block>>,
+    /// Buckets that other processes dropped: their blocks are forgotten before the next number is taken. (The blocks
+    /// are locked while numbers are reserved, in a commit.)
+    dropped: Mutex<Vec<Arc<str>>>,
 }
 
 /// Bucket and sequence.
@@ -28,6 +33,23 @@ pub(crate) struct Block {
 }
 
 impl Sequences {
+    /// Another process dropped a bucket.
+    pub(crate) fn note_dropped(&self, bucket: Option<Arc<str>>) {
+        let mut dropped = self.dropped.lock();
+        let is_new = |bucket: &Arc<str>| !dropped.contains(bucket);
+        if let Some(bucket) = bucket.filter(is_new) {
+            dropped.push(bucket);
+        }
+    }
+
+    /// Forgets the blocks of buckets that other processes dropped.
+    pub(crate) fn forget_noted(&self, blocks: &mut FxHashMap<Named, Block>) {
+        let dropped = std::mem::take(&mut *self.dropped.lock());
+        if !dropped.is_empty() {
+            blocks.retain(|(bucket, _), _| !dropped.iter().any(|dropped| **dropped == **bucket));
+        }
+    }
+
     /// Forgets the blocks of buckets that were dropped.
     pub(crate) fn forget(&self, buckets: &[String]) {
         if !buckets.is_empty() {

@@ -1,6 +1,14 @@
 //! Signals to those that wait for a commit.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use isomer_storage::Version;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -9,9 +17,22 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) struct Signal {
     pub(crate) count: Mutex<u64>,
     pub(crate) changed: Condvar,
+    /// The last commit of another process that was announced; it may not be visible yet.
+    announced: AtomicU64,
 }
 
 impl Signal {
+    /// A commit of another process is about to become visible.
+    pub(crate) fn announce(&self, version: Version) {
+        self.announced.fetch_max(version, Ordering::AcqRel);
+        self.notify();
+    }
+
+    /// The last commit of another process that was announced.
+    pub(crate) fn announced(&self) -> Version {
+        self.announced.load(Ordering::Acquire)
+    }
+
     pub(crate) fn count(&self) -> u64 {
         *self.count.lock()
     }

@@ -19,7 +19,7 @@ use isomer_layout::{
 use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit, StorageError};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Access, DataStore, KvMut, kv::bucket::Bucket};
+use crate::{Access, DataStore, KvMut, kv::bucket::Bucket, schema_change::unlockable};
 
 /// Entries deleted in one transaction.
 const BATCH: usize = 256;
@@ -27,6 +27,14 @@ const BATCH: usize = 256;
 impl DataStore {
     /// Deletes expired entries of all buckets, at most about `limit`; returns their number.
     pub fn sweep_expired(&self, limit: u64) -> Result<u64, DataError> {
+        // One process is enough at a time: two would conflict.
+        let mut _sweeping = None;
+        if let Some(locks) = &self.options().process_locks {
+            _sweeping = locks.try_lock("sweep").map_err(unlockable)?;
+            if _sweeping.is_none() {
+                return Ok(0);
+            }
+        }
         let (mut swept, mut batch) = (0, BATCH);
         while swept < limit {
             let mut tx = self.begin(Access::Write)?;

@@ -26,6 +26,8 @@ use crate::{DataStore, StreamHold, WeakDataStore, kv::signal::Signal};
 /// Entries of the change stream that are read at a time.
 const ENTRIES: usize = 256;
 const ENTRY_BYTES: usize = 1 << 20;
+/// How often a watch looks whether an announced commit is visible.
+const ANNOUNCED_LOOK: Duration = Duration::from_millis(1);
 
 /// The watched part of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,7 +245,13 @@ impl Watch {
             if let Some(change) = self.found.pop_front() {
                 return Ok(Some(change));
             }
-            if !self.signal.wait(seen, deadline) {
+            // A commit of another process is announced just before it becomes visible.
+            let is_due = self.signal.announced() > self.read;
+            let look = is_due.then(|| Instant::now() + ANNOUNCED_LOOK);
+            let until = [deadline, look].into_iter().flatten().min();
+            if !self.signal.wait(seen, until)
+                && deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            {
                 return Ok(None);
             }
         }

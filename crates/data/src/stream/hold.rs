@@ -52,8 +52,23 @@ impl ChangeStream<'_> {
     }
 
     fn retain(self, version: Version, is_firm: bool) -> StreamHold {
-        let mut holds = self.store.shared().stream_holds.lock();
-        *holds.of(is_firm).entry(version).or_default() += 1;
+        let shared = self.store.shared();
+        loop {
+            let others = shared.shared_holds.as_ref();
+            // In this order, as where the stream is trimmed.
+            let trimming = others
+                .filter(|others| others.lacks(version))
+                .map(|others| (others, others.lock_lowering()));
+            let mut holds = shared.stream_holds.lock();
+            match &trimming {
+                Some((others, _)) => others.lower(version),
+                // Another reader of this process was the lowest one, and has ended.
+                None if others.is_some_and(|others| others.lacks(version)) => continue,
+                None => {}
+            }
+            *holds.of(is_firm).entry(version).or_default() += 1;
+            break;
+        }
         StreamHold {
             store: self.store.downgrade(),
             version,
@@ -145,6 +160,9 @@ impl Drop for StreamHold {
             if *count == 0 {
                 held.remove(&self.version);
             }
+        }
+        if let Some(others) = &store.shared().shared_holds {
+            others.raise(holds.lowest());
         }
     }
 }

@@ -34,12 +34,20 @@ pub(crate) struct Point {
 }
 
 impl Holds {
-    /// Up to where the stream may be trimmed, at a version and after `bytes` written since opening.
+    /// The lowest version that a reader of this process needs.
+    pub(crate) fn lowest(&self) -> Option<Version> {
+        let firsts = [self.readers.keys().next(), self.firm.keys().next()];
+        firsts.into_iter().flatten().min().copied()
+    }
+
+    /// Up to where the stream may be trimmed, at a version and after `bytes` written since opening. `others` are the
+    /// versions that other processes need.
     pub(crate) fn trim_limit(
         &mut self,
         version: Version,
         total_bytes: u64,
         options: &DataStoreOptions,
+        others: &[Version],
     ) -> Version {
         let at_ms = self.age(options.clock.now_ms());
         self.past.push_back(Point {
@@ -59,12 +67,18 @@ impl Holds {
         let unread = version
             .saturating_sub(options.stream_retention)
             .max(beyond(options.stream_retention_bytes).unwrap_or(0));
-        let reader = self.readers.range(too_old.max(too_much)..).next();
-        let firm = self.firm.first_key_value();
-        let upto = [reader, firm]
+        let waited_for = too_old.max(too_much);
+        let reader = self
+            .readers
+            .range(waited_for..)
+            .next()
+            .map(|(held, _)| held);
+        let others = others.iter().filter(|held| **held >= waited_for).min();
+        let firm = self.firm.keys().next();
+        let upto = [reader, others, firm]
             .into_iter()
             .flatten()
-            .fold(unread, |upto, (held, _)| upto.min(*held));
+            .fold(unread, |upto, held| upto.min(*held));
         // Trimmed parts need not be found again.
         while self.past.front().is_some_and(|point| point.version <= upto) {
             self.past.pop_front();

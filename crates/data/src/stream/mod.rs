@@ -2,6 +2,7 @@
 
 mod hold;
 pub(crate) mod holds;
+pub(crate) mod shared_holds;
 
 pub use hold::{ChangeStream, StreamHold};
 

@@ -18,8 +18,8 @@ use crate::{Database, ErrorKind};
 ///   is removed.
 /// - When a writing call returns, its effect is as durable as the database's commits.
 /// - A reader holds the version of the database at which it was opened: drop readers that are not needed.
-/// - Locks are between the threads of this process, because no other process has the database open; they end with the
-///   process.
+/// - Locks are between the threads of this process, and between the processes that share the database; they end with
+///   the process.
 ///
 /// ```
 /// use isomerdb::{Database, Directory};

@@ -15,6 +15,7 @@ mod planning;
 mod points;
 mod queries;
 mod readers;
+mod shared;
 mod spill;
 mod started;
 mod walks;

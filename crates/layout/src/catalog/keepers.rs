@@ -27,15 +27,29 @@ pub type Keepers = FxHashMap<TypeId, Arc<str>>;
 pub fn load(read: &dyn Read) -> Result<Keepers, DataError> {
     let mut types = Keepers::default();
     each_pair(read, KEEPERS, |key, name| {
-        let id = key[KEEPERS.len()..].try_into().map(u32::from_be_bytes);
-        let name = std::str::from_utf8(name).ok();
-        let (id, name) = id.ok().zip(name).ok_or_else(|| {
-            DataError::corrupt("the record of a type that keeps its ends is malformed")
-        })?;
-        types.insert(TypeId(id), name.into());
-        Ok(())
+        enter(&mut types, key, Some(name))
     })?;
     Ok(types)
+}
+
+/// Enters one stored pair, or removes what was stored under its key.
+///
+/// # Errors
+/// [`DataError::Corrupt`] for an unreadable record.
+pub fn enter(types: &mut Keepers, key: &[u8], name: Option<&[u8]>) -> Result<(), DataError> {
+    let malformed = || DataError::corrupt("the record of a type that keeps its ends is malformed");
+    let id = key.get(KEEPERS.len()..).and_then(|id| id.try_into().ok());
+    let id = TypeId(id.map(u32::from_be_bytes).ok_or_else(malformed)?);
+    match name {
+        Some(name) => {
+            let name = std::str::from_utf8(name).map_err(|_| malformed())?;
+            types.insert(id, name.into());
+        }
+        None => {
+            types.remove(&id);
+        }
+    }
+    Ok(())
 }
 
 /// The default name of the constraint by which a type's relationships keep their ends.

@@ -21,7 +21,7 @@ use crate::{
         },
     },
     convergent::place::ConvergentKind,
-    keyspace::{SCHEMA_VERSION, TAG_NAME, TAG_SCHEMA},
+    keyspace::{TAG_NAME, TAG_SCHEMA},
     pairs::each_pair,
 };
 
@@ -30,23 +30,31 @@ impl Names {
     pub fn load(read: &dyn Read) -> Result<Self, DataError> {
         let names = Self::default();
         each_pair(read, &[TAG_NAME], |key, value| {
-            let entry = (|| {
-                let (&kind, id) = key.get(1..)?.split_first()?;
-                let kind = NameKind::ALL
-                    .into_iter()
-                    .find(|known| *known as u8 == kind)?;
-                Some((
-                    kind,
-                    u32::from_be_bytes(id.try_into().ok()?),
-                    std::str::from_utf8(value).ok()?,
-                ))
-            })();
-            let (kind, id, name) =
-                entry.ok_or_else(|| DataError::corrupt("an interned name is malformed"))?;
-            names.enter(kind, id, name);
-            Ok(())
+            names.enter_stored(key, value)
         })?;
         Ok(names)
+    }
+
+    /// Adds the name in a stored pair.
+    ///
+    /// # Errors
+    /// [`DataError::Corrupt`] for a pair that is not of a name.
+    pub fn enter_stored(&self, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        let entry = (|| {
+            let (&kind, id) = key.get(1..)?.split_first()?;
+            let kind = NameKind::ALL
+                .into_iter()
+                .find(|known| *known as u8 == kind)?;
+            Some((
+                kind,
+                u32::from_be_bytes(id.try_into().ok()?),
+                std::str::from_utf8(value).ok()?,
+            ))
+        })();
+        let (kind, id, name) =
+            entry.ok_or_else(|| DataError::corrupt("an interned name is malformed"))?;
+        self.enter(kind, id, name);
+        Ok(())
     }
 }
 
@@ -54,46 +62,65 @@ impl Schema {
     /// Loads all indexes and constraints.
     pub fn load(read: &dyn Read) -> Result<Self, DataError> {
         let mut schema = Self::default();
-        if let Some(value) = read.get(SCHEMA_VERSION)? {
-            let (version, next) = value
-                .split_first_chunk::<8>()
-                .and_then(|(version, next)| {
-                    Some((
-                        u64::from_be_bytes(*version),
-                        u32::from_be_bytes(next.try_into().ok()?),
-                    ))
-                })
-                .ok_or_else(|| DataError::corrupt("the schema version is malformed"))?;
-            (schema.version, schema.next_index) = (version, next);
-        }
         each_pair(read, &[TAG_SCHEMA], |key, value| {
-            let malformed =
-                || DataError::corrupt("the definition of an index or constraint is malformed");
-            let definition = match key.get(1) {
-                Some(1 | 2) => match key::decode(value)? {
-                    Value::List(fields) => fields,
-                    _ => return Err(malformed()),
-                },
-                _ => return Ok(()),
-            };
-            if key[1] == 1 {
-                let id = key
-                    .get(2..)
-                    .and_then(|id| id.try_into().ok())
-                    .map(u32::from_be_bytes)
-                    .ok_or_else(malformed)?;
-                schema
-                    .indexes
-                    .push(index_from(IndexId(id), &definition).ok_or_else(malformed)?);
-            } else {
-                schema
-                    .constraints
-                    .push(constraint_from(&definition).ok_or_else(malformed)?);
-            }
-            Ok(())
+            schema.enter_stored(key, Some(value))
         })?;
         schema.join_keys();
         Ok(schema)
+    }
+
+    /// This schema after a commit that made these writes to its keys; `None` for a deleted one.
+    ///
+    /// # Errors
+    /// [`DataError::Corrupt`] for a malformed definition.
+    pub fn changed<'w>(
+        &self,
+        writes: impl IntoIterator<Item = (&'w [u8], Option<&'w [u8]>)>,
+    ) -> Result<Self, DataError> {
+        let mut schema = self.clone();
+        for (key, value) in writes {
+            schema.enter_stored(key, value)?;
+        }
+        Ok(schema)
+    }
+
+    /// Enters one stored pair, or removes what was stored under its key.
+    fn enter_stored(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), DataError> {
+        let malformed =
+            || DataError::corrupt("the definition of an index or constraint is malformed");
+        let fields = |value: &[u8]| match key::decode(value)? {
+            Value::List(fields) => Ok(fields),
+            _ => Err(malformed()),
+        };
+        match (key.get(1), value) {
+            (Some(0), Some(value)) => {
+                let numbers = value.split_first_chunk::<8>().and_then(|(version, next)| {
+                    let next = u32::from_be_bytes(next.try_into().ok()?);
+                    Some((u64::from_be_bytes(*version), next))
+                });
+                (self.version, self.next_index) =
+                    numbers.ok_or_else(|| DataError::corrupt("the schema version is malformed"))?;
+            }
+            (Some(1), value) => {
+                let id = key.get(2..).and_then(|id| id.try_into().ok());
+                let id = IndexId(id.map(u32::from_be_bytes).ok_or_else(malformed)?);
+                self.indexes.retain(|own| own.id != id);
+                if let Some(value) = value {
+                    let index = index_from(id, &fields(value)?).ok_or_else(malformed)?;
+                    self.indexes.push(index);
+                }
+            }
+            (Some(2), value) => {
+                let name = &key[2..];
+                self.constraints.retain(|own| own.name.as_bytes() != name);
+                if let Some(value) = value {
+                    let constraint = constraint_from(&fields(value)?).ok_or_else(malformed)?;
+                    self.constraints.push(constraint);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// The value of the schema version's key.

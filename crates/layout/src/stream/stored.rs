@@ -184,8 +184,10 @@ impl Change<'_> {
                     value: options.encode().to_vec(),
                 })
             }
+            // Reverse entries are derived: no operation puts them.
             Self::BucketDropped { bucket } => keyspace::bucket_prefixes(*bucket)
                 .into_iter()
+                .filter(|prefix| *prefix != keyspace::bucket_reverses(*bucket))
                 .try_for_each(|prefix| visit(StoredChange::prefix_deleted(prefix))),
             Self::SequenceAdvanced { bucket, name, last } => {
                 let key = keyspace::bucket_sequence(*bucket, text(name)?);

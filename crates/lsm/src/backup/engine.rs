@@ -180,7 +180,7 @@ impl Restoring {
         // backups.
         let identity = open::new_identity(&options);
         make_whole(&options, target, &seal, identity)?;
-        open::create(target, &options, identity)?;
+        open::create(target, &options, identity, open::OWN_LOG)?;
         Ok(Self {
             restored,
             target: target.to_owned(),

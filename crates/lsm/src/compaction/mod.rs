@@ -55,6 +55,9 @@ impl Tree {
     /// was any.
     pub fn compact_once(&self, horizon: &dyn Horizon) -> Result<bool, StorageError> {
         let _one_at_a_time = self.compacting.lock();
+        if !self.maintains() {
+            return Ok(false);
+        }
         self.check()?;
         self.collect_files();
         let readable = horizon.readable();
@@ -152,7 +155,8 @@ impl Tree {
                     *run = Arc::new(Run::new(run.id, kept.collect()));
                 }
             }
-            levels.collected_below = levels.collected_below.max(readable.from);
+            let collected = self.collected(readable.from, levels.flushed);
+            levels.collected_below = levels.collected_below.max(collected);
             Ok(())
         })?;
         Ok(true)
@@ -310,7 +314,8 @@ impl Tree {
                     None => false,
                 }
             });
-            levels.collected_below = levels.collected_below.max(readable.from);
+            let collected = self.collected(readable.from, levels.flushed);
+            levels.collected_below = levels.collected_below.max(collected);
             levels.add_blobs(&self.files, &written.blobs)
         })?;
         Ok(())

@@ -9,7 +9,7 @@ pub(crate) mod search;
 
 use std::{collections::HashMap, sync::Arc};
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{LogPoint, StorageError, Version};
 
 use crate::{
     RangeTombstones,
@@ -198,6 +198,8 @@ pub struct Levels {
     /// Memtables up to this number are in tables. Counted since opening: not in the manifest.
     pub(crate) flushed_memtables: u64,
     pub(crate) log_needed_from: u64,
+    /// The place in a shared log behind everything in tables.
+    pub(crate) log_point: LogPoint,
     pub(crate) ingested: Option<Version>,
     pub(crate) collected_below: Version,
     /// Lengths of key prefixes that filters may contain.
@@ -307,6 +309,11 @@ impl Levels {
     /// The first log segment with commits that are not in tables.
     pub fn log_needed_from(&self) -> u64 {
         self.log_needed_from
+    }
+
+    /// The place in a shared log behind everything in tables.
+    pub fn log_point(&self) -> LogPoint {
+        self.log_point
     }
 
     /// Runs of level 0: the compaction backlog.

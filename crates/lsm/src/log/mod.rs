@@ -35,6 +35,7 @@
 
 pub mod chain;
 mod cut;
+mod export;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzed;
 mod reader;
@@ -61,6 +62,7 @@ use isomer_vfs::{Disk, OpenMode, Seal};
 pub use self::{
     chain::{Chain, Ended, Link, Links},
     cut::{Cut, closed_links, cut, last_ms},
+    export::SegmentExport,
     record::{Change, Content, Record, Write},
     recover::{Flushed, Replayed},
     segment::departs,

@@ -287,6 +287,11 @@ impl SealedFile {
         &self.path
     }
 
+    /// The open file.
+    pub(crate) fn handle(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

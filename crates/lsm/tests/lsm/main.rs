@@ -13,5 +13,6 @@ mod log;
 mod log_check;
 mod long_keys;
 mod pages;
+mod shared;
 mod together;
 mod versions;

@@ -90,6 +90,7 @@ impl StateTransferRecord {
 /// # Errors
 /// [`DataError::Storage`] (unavailable) while another state is being merged.
 pub fn begin_state_transfer(store: &DataStore) -> Result<StateTransfer, DataError> {
+    store.refuse_shared("a replica")?;
     let replication = replication_of(store);
     // Waits until a concurrent apply has ended.
     let _applying = replication.applying.lock();

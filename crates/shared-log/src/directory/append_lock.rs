@@ -158,6 +158,7 @@ impl Drop for AppendGuard<'_> {
         }
         // Unlocking an open file does not fail; otherwise the end of the process unlocks it.
         let _ = lock.all.unlock();
-        page.released().ring();
+        // All that wait now want the lock of the file, and one of them gets it.
+        page.released().ring_one();
     }
 }

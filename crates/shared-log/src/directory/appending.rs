@@ -3,12 +3,12 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
 };
 
-use isomer_vfs::{Disk, LockFile, LockMode, OpenMode, SharedPage, process::ProcessId, sync_above};
+use isomer_vfs::{Disk, LockFile, LockMode, OpenMode, SharedPage, sync_above};
 
 use super::{
     append_lock::{AppendGuard, AppendLock},
@@ -16,14 +16,15 @@ use super::{
     frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, MAX_RECORD_BYTES, frame_bytes, record_check},
     manifest::Manifest,
     options::DirectoryOptions,
-    page::{LastSync, Owner, PAGE_BYTES, Page, State},
+    page::{self, LastSync, MAX_MANIFEST_NUMBER, Owner, PAGE_BYTES, Page, State},
     process_lock::ProcessLock,
+    processes::{self, Entry, LogProcess},
     random::random,
     recovery,
     segment::{Cursor, Segment, lost},
     segments::{self, Segments},
 };
-use crate::{Append, LogError, LogId, Position};
+use crate::{Append, LogError, LogId, Position, log::is_stopped};
 
 /// More patience is none: it can be added to any moment.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -44,7 +45,8 @@ pub(super) struct Appending {
     sync_lock: ProcessLock,
     /// Has a shared lock while the log is open.
     _presence: LockFile,
-    slot: Option<usize>,
+    /// The entry of this process in the list; `None` if the list is full.
+    entry: Option<Entry>,
     segment_bytes: u64,
     patience: Duration,
 }
@@ -77,9 +79,9 @@ impl Appending {
             folder: folder.to_owned(),
             disk: disk.clone(),
             page: Page::new(page, manifest.id),
-            append_lock: AppendLock::new(lock_file(PAGE)?, lock_file(FAVOURED)?),
+            append_lock: AppendLock::new(lock_file(page::NAME)?, lock_file(FAVOURED)?),
             sync_lock: ProcessLock::new(lock_file(SYNC)?),
-            slot: None,
+            entry: None,
             segment_bytes: options.segment_bytes,
             patience,
             _presence: presence,
@@ -96,12 +98,38 @@ impl Appending {
             let lock = appending.lock()?;
             appending.state(&lock)?;
         }
-        appending.slot = appending.page.register();
+        appending.entry = Entry::new(&appending.page, &options.kind);
         Ok((manifest, appending))
     }
 
-    pub(super) fn processes(&self) -> Vec<ProcessId> {
-        self.page.processes()
+    pub(super) fn processes(&self) -> Vec<LogProcess> {
+        processes::list(&self.page)
+    }
+
+    pub(super) fn note_applied(&self, position: Position) {
+        if let Some(entry) = &self.entry {
+            entry.set_applied(&self.page, position);
+        }
+    }
+
+    pub(super) fn manifest_number(&self) -> u64 {
+        self.page.manifest_number()
+    }
+
+    pub(super) fn raise_manifest_number(&self, number: u64) -> Result<(), LogError> {
+        if number > MAX_MANIFEST_NUMBER {
+            return Err(LogError::Refused(format!(
+                "the manifest number {number} exceeds {MAX_MANIFEST_NUMBER}"
+            )));
+        }
+        self.page.raise_manifest_number(number);
+        Ok(())
+    }
+
+    pub(super) fn wait_manifest_number(&self, seen: u64, time: Duration) -> u64 {
+        let is_raised = || self.manifest_number() > seen;
+        self.page.manifest_raised().wait_until(time, is_raised);
+        self.manifest_number()
     }
 
     /// Takes the append lock.
@@ -140,6 +168,14 @@ impl Appending {
                 let lock = self.lock()?;
                 self.state(&lock)
             }
+        }
+    }
+
+    /// The position after the last record.
+    pub(super) fn end(&self) -> Result<Position, LogError> {
+        match self.page.end() {
+            Some(end) => Ok(end),
+            None => Ok(self.glance()?.tail.position),
         }
     }
 
@@ -293,12 +329,26 @@ impl Appending {
         // The segments before this one are durable.
         self.sync_segment(&*self.segments.existing(tail.segment)?)?;
         self.page.set_synced(tail.position);
+        self.raise_scan_start(&tail);
         self.page.set_last_sync(&LastSync {
             began: asked,
             askers: self.page.asked().wrapping_sub(last.began),
             took: began.elapsed(),
         });
         Ok(())
+    }
+
+    /// Says in the page that the log can be opened from the last record on, all of which is durable up to `tail`.
+    fn raise_scan_start(&self, tail: &Cursor) {
+        let last = self.segments.last_before(tail);
+        let is_later = |last: &Cursor| {
+            let start = self.page.scan_start();
+            start.is_none_or(|start| start.position < last.position)
+        };
+        if let Some(last) = last.filter(is_later) {
+            self.page.set_scan_start(&last);
+        }
+        self.segments.remember(*tail);
     }
 
     /// Waits until as many threads have asked for a sync as for the last one and while it ran, for as long as it took:
@@ -308,7 +358,7 @@ impl Appending {
         if !(MIN_GATHERING..=MAX_GATHERING).contains(&last.took) {
             return;
         }
-        let is_complete = || self.page.asked().wrapping_sub(last.began) >= last.askers;
+        let is_complete = || self.page.is_group_complete(&last);
         self.page.sync_asked().wait_until(last.took, is_complete);
     }
 
@@ -359,29 +409,42 @@ impl Appending {
         recovery::remove_trimmed(&self.segments, &manifest)
     }
 
-    pub(super) fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+    pub(super) fn wait(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError> {
         let mut outcome = self.glance();
         let mut is_over = || {
             outcome = self.glance();
-            outcome
-                .as_ref()
-                .map_or(true, |state| state.tail.position > seen)
+            let state = outcome.as_ref();
+            state.map_or(true, |state| state.tail.position > seen) || is_stopped(stop)
         };
         self.page.appended().wait_until(time, &mut is_over);
         Ok(outcome?.tail.position)
+    }
+
+    /// Lets the waiters of all processes look at their flags again.
+    pub(super) fn wake(&self) {
+        self.page.appended().ring();
+    }
+
+    /// The position below which all records are known to be durable.
+    pub(super) fn durable(&self) -> Result<Position, LogError> {
+        let first = self.glance()?.first;
+        Ok(self.page.synced().map_or(first, |synced| synced.max(first)))
     }
 }
 
 impl Drop for Appending {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot {
-            self.page.unregister(slot);
+        if let Some(entry) = self.entry.take() {
+            entry.remove(&self.page);
         }
     }
 }
 
-/// The file of the shared page, whose lock is the append lock.
-const PAGE: &str = "page";
 /// The file whose lock the favoured process has.
 const FAVOURED: &str = "favoured";
 /// The file whose lock is the sync lock.
@@ -459,7 +522,7 @@ fn create(
 
 /// Opens the page. A process that is alone replaces one of another size.
 fn open_page(folder: &Path, is_alone: bool) -> Result<SharedPage, LogError> {
-    let path = folder.join(PAGE);
+    let path = folder.join(page::NAME);
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidData => LogError::Refused(format!(
             "`{}`: {error}: other processes use it with another version of the program, or it was changed",

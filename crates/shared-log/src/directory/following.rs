@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
 };
@@ -13,10 +13,11 @@ use parking_lot::Mutex;
 use super::{
     manifest::Manifest,
     options::DirectoryOptions,
-    segment::{Cursor, lost},
+    page,
+    segment::{Cursor, Window, lost},
     segments::Segments,
 };
-use crate::{LogError, Position};
+use crate::{LogError, Position, log::is_stopped};
 
 /// A process that only reads looks that often for new records while it waits: it cannot be woken, because it writes
 /// nothing.
@@ -40,7 +41,13 @@ impl Following {
             return Err(LogError::Refused(what));
         };
         let segments = Segments::new(disk.clone(), folder, manifest.id, OpenMode::Read);
-        let start = segments.existing(manifest.newest)?.start();
+        let start = page::read_scan_start(folder, manifest.id);
+        let start = start.filter(|start| start.segment == manifest.newest);
+        // The record there was durable; otherwise the page does not belong to these segments.
+        let start = match start {
+            Some(start) if segments.step(&start, &mut Window::default())?.is_some() => start,
+            _ => segments.existing(manifest.newest)?.start(),
+        };
         let following = Self {
             folder: folder.to_owned(),
             disk,
@@ -60,7 +67,8 @@ impl Following {
     pub(super) fn end(&self) -> Result<Position, LogError> {
         let mut end = self.end.lock();
         loop {
-            while let Some((_, next)) = self.segments.step(&end)? {
+            let mut window = Window::default();
+            while let Some((_, next)) = self.segments.step(&end, &mut window)? {
                 *end = next;
             }
             // The segments after this one may have been trimmed.
@@ -89,7 +97,17 @@ impl Following {
         }
     }
 
-    pub(super) fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+    /// The beginning of the newest segment: the ones before it were synced before it began.
+    pub(super) fn durable(&self) -> Result<Position, LogError> {
+        Ok(self.manifest()?.newest)
+    }
+
+    pub(super) fn wait(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError> {
         let until = Instant::now().checked_add(time);
         let mut pause = SHORTEST_LOOK;
         loop {
@@ -97,7 +115,7 @@ impl Following {
             let left = until.map_or(LONGEST_LOOK, |until| {
                 until.saturating_duration_since(Instant::now())
             });
-            if end > seen || left.is_zero() {
+            if end > seen || left.is_zero() || is_stopped(stop) {
                 return Ok(end);
             }
             thread::sleep(pause.min(left));

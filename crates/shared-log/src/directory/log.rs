@@ -1,8 +1,6 @@
 //! The shared log in a directory.
 
-use std::{path::Path, time::Duration};
-
-use isomer_vfs::process::ProcessId;
+use std::{path::Path, sync::atomic::AtomicBool, time::Duration};
 
 use super::{
     appending::Appending,
@@ -10,6 +8,7 @@ use super::{
     following::Following,
     frame::MAX_RECORD_BYTES,
     options::{DirectoryOptions, Mode},
+    processes::LogProcess,
 };
 use crate::{Append, LogError, LogId, Position, SharedLog};
 
@@ -62,12 +61,55 @@ impl DirectoryLog {
         })
     }
 
-    /// The processes that have the log open for appending, as far as they can be seen from here; none in read-only
-    /// mode. For people: nothing depends on it.
-    pub fn processes(&self) -> Vec<ProcessId> {
+    /// The processes that have the log open for appending, as far as they can be seen from here, at most 1,015; none in
+    /// read-only mode. A process that has it open twice is there twice. For people: nothing depends on it. Costs a look
+    /// into `/proc` for each process.
+    pub fn processes(&self) -> Vec<LogProcess> {
         match &self.access {
             Access::Shared(appending) => appending.processes(),
             Access::ReadOnly(_) => Vec::new(),
+        }
+    }
+
+    /// Says, for [`DirectoryLog::processes`], that the user of this log has applied the records below `position`. One
+    /// store to shared memory; does nothing in read-only mode.
+    pub fn note_applied(&self, position: Position) {
+        if let Access::Shared(appending) = &self.access {
+            appending.note_applied(position);
+        }
+    }
+
+    /// A number that users of the log raise when they have made something durable beside it that others should read: a
+    /// manifest. One load of shared memory.
+    ///
+    /// It does not go back while any process has the log open, and the first process that opens the log sets it to 0:
+    /// after opening, read the manifest once, and then whenever this number is above that of the manifest that was read
+    /// last. A process that was killed between its manifest and [`DirectoryLog::raise_manifest_number`] did not raise
+    /// it: its successor does. 0 in read-only mode, and if the page is damaged.
+    pub fn manifest_number(&self) -> u64 {
+        match &self.access {
+            Access::Shared(appending) => appending.manifest_number(),
+            Access::ReadOnly(_) => 0,
+        }
+    }
+
+    /// Raises that number to at least `number`, and wakes those that wait for it in all processes.
+    ///
+    /// # Errors
+    /// `Refused` in read-only mode, and for 2^48 and more.
+    pub fn raise_manifest_number(&self, number: u64) -> Result<(), LogError> {
+        self.appending()?.raise_manifest_number(number)
+    }
+
+    /// Waits until that number is above `seen`, at most for `time`, and returns it. Takes no processor time; in
+    /// read-only mode it waits for all of `time`.
+    pub fn wait_manifest_number(&self, seen: u64, time: Duration) -> u64 {
+        match &self.access {
+            Access::Shared(appending) => appending.wait_manifest_number(seen, time),
+            Access::ReadOnly(_) => {
+                std::thread::sleep(time);
+                0
+            }
         }
     }
 
@@ -97,13 +139,20 @@ impl SharedLog for DirectoryLog {
 
     fn end(&self) -> Result<Position, LogError> {
         match &self.access {
-            Access::Shared(appending) => Ok(appending.glance()?.tail.position),
+            Access::Shared(appending) => appending.end(),
             Access::ReadOnly(following) => following.end(),
         }
     }
 
     fn sync(&self, upto: Position) -> Result<(), LogError> {
         self.appending()?.sync(upto)
+    }
+
+    fn durable(&self) -> Result<Position, LogError> {
+        match &self.access {
+            Access::Shared(appending) => appending.durable(),
+            Access::ReadOnly(following) => following.durable(),
+        }
     }
 
     fn first(&self) -> Result<Position, LogError> {
@@ -117,10 +166,22 @@ impl SharedLog for DirectoryLog {
         self.appending()?.trim(below)
     }
 
-    fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+    fn wait_unless(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError> {
         match &self.access {
-            Access::Shared(appending) => appending.wait(seen, time),
-            Access::ReadOnly(following) => following.wait(seen, time),
+            Access::Shared(appending) => appending.wait(seen, time, stop),
+            Access::ReadOnly(following) => following.wait(seen, time, stop),
+        }
+    }
+
+    fn wake(&self) {
+        // A reader looks at its flag every few milliseconds.
+        if let Access::Shared(appending) = &self.access {
+            appending.wake();
         }
     }
 

@@ -29,6 +29,7 @@ mod manifest;
 mod options;
 mod page;
 mod process_lock;
+mod processes;
 mod random;
 mod recovery;
 mod segment;
@@ -40,4 +41,5 @@ pub use self::{
     blobs::DirectoryBlobs,
     log::DirectoryLog,
     options::{DirectoryOptions, Mode},
+    processes::LogProcess,
 };

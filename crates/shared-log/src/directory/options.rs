@@ -25,6 +25,8 @@ pub struct DirectoryOptions {
     pub segment_bytes: u64,
     /// How long an append waits for that of another process, which may be stopped.
     pub patience: Duration,
+    /// What this process is, for people: see [`LogProcess`](crate::LogProcess). The first 16 bytes count.
+    pub kind: String,
     /// The file system; locks and shared memory are always those of the operating system.
     pub disk: Arc<dyn Disk>,
 }
@@ -36,6 +38,7 @@ impl Default for DirectoryOptions {
             grace: Duration::from_secs(60),
             segment_bytes: 64 << 20,
             patience: Duration::from_secs(5),
+            kind: "library".into(),
             disk: Arc::new(RealDisk),
         }
     }

@@ -9,32 +9,49 @@
 //!     14  syncs that were asked for
 //!     15  their number when the last one began      16  threads that asked for it        17  how long it took, in ns
 //!     18  the favoured process; 0: none             19  not 0: it is within an append
-//! from 64 on, three words for each process: its number (0: free), when it started, the numbering of processes
+//!     20  number that users of the log raise (their manifest), and its check
+//!     21  the *scan start*: position     22  segment     23  offset     24  hash of the frame before     25  check of 21 to 24
+//! from 64 on, eight words (a cache line) for each process:
+//!      0  its number; 0: free; the highest bit is set while a process enters itself here
+//!      1  when it started     2  the numbering of processes     3  it has applied the records below this position
+//!      4  its kind: 16 bytes of UTF-8, zeros at the end
 //! at the end: the bells
 //! ```
 //!
 //! The page only says what the files have: with a wrong check it is made from them again, under the append lock. The
 //! words 11 and 12 are a *receipt* in addition. The system writes the page to the disk at some time after they were
 //! stored, and the records below were durable before that: a log that ends earlier has lost records.
+//!
+//! The records below the scan start were durable, too, before it was stored. A process that opens the log looks for its end
+//! from there on, instead of from the begin of a segment. The record at the scan start was durable as well, so that it is
+//! compared again, and a log that lost its end is noticed.
+//!
+//! Word 20 and the processes are about the processes that have the log open: the first one that opens it clears them.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    fs::File,
+    io::Read as _,
+    path::Path,
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
     time::Duration,
 };
 
-use isomer_vfs::{Bell, SharedPage, process::ProcessId};
+use isomer_vfs::{Bell, SharedPage};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::segment::Cursor;
 use crate::{LogId, Position};
 
+/// Its name in the folder of the log.
+pub(super) const NAME: &str = "page";
 /// Size of the file.
 pub(super) const PAGE_BYTES: usize = 64 << 10;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"isomerSP");
-const FORMAT: u64 = 1;
-const FIRST_SLOT: usize = 64;
-const SLOT_WORDS: usize = 3;
+const FORMAT: u64 = 2;
 
 /// The words before the slots.
 #[derive(Clone, Copy)]
@@ -59,7 +76,21 @@ enum Word {
     Took = 17,
     Favoured = 18,
     Busy = 19,
+    Manifest = 20,
+    StartPosition = 21,
+    StartSegment = 22,
+    StartOffset = 23,
+    StartPrevious = 24,
+    StartCheck = 25,
 }
+
+/// Bits of the word `Manifest` that are its check; those above are the number.
+const MANIFEST_CHECK_BITS: u32 = 16;
+/// Largest number of that word.
+pub(super) const MAX_MANIFEST_NUMBER: u64 = u64::MAX >> MANIFEST_CHECK_BITS;
+
+/// The word where the processes begin.
+const FIRST_PROCESS: usize = 64;
 
 /// What the page says of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +129,8 @@ pub(super) struct Page {
     id: LogId,
     /// This process.
     pid: u64,
+    /// The last end that matched the check of the page, so that it need not be compared again.
+    checked_end: AtomicU64,
 }
 
 impl Page {
@@ -106,6 +139,7 @@ impl Page {
             shared,
             id,
             pid: std::process::id().into(),
+            checked_end: AtomicU64::new(0),
         }
     }
 
@@ -122,7 +156,7 @@ impl Page {
     }
 
     fn id_words(&self) -> [u64; 2] {
-        [self.id.0 as u64, (self.id.0 >> 64) as u64]
+        id_words(self.id)
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -153,7 +187,20 @@ impl Page {
         if before == 0 || before != self.load(Word::Check) {
             return Some(state);
         }
-        (before == self.check(&state)).then_some(state)
+        let is_valid = before == self.check(&state);
+        if is_valid {
+            self.checked_end.store(state.tail.position, Relaxed);
+        }
+        is_valid.then_some(state)
+    }
+
+    /// The position after the last record: that of [`Page::glance`]. One load while it does not change.
+    pub(super) fn end(&self) -> Option<Position> {
+        let end = self.load(Word::End);
+        match end == self.checked_end.load(Relaxed) && end != 0 {
+            true => Some(end),
+            false => self.glance().map(|state| state.tail.position),
+        }
     }
 
     fn loaded(&self) -> State {
@@ -235,6 +282,28 @@ impl Page {
         self.store(Word::SyncedCheck, self.synced_check(synced));
     }
 
+    /// Where to begin to look for the end of the log; `None` if the page does not say it. It is of use only together
+    /// with a receipt above it.
+    pub(super) fn scan_start(&self) -> Option<Cursor> {
+        let start = Cursor {
+            position: self.load(Word::StartPosition),
+            segment: self.load(Word::StartSegment),
+            offset: self.load(Word::StartOffset),
+            previous: self.load(Word::StartPrevious),
+        };
+        (self.load(Word::StartCheck) == start_check(self.id, &start)).then_some(start)
+    }
+
+    /// Says that the records below `start`, and the one there, are durable. Two processes may say so at once, as in
+    /// [`Page::set_synced`].
+    pub(super) fn set_scan_start(&self, start: &Cursor) {
+        self.store(Word::StartPosition, start.position);
+        self.store(Word::StartSegment, start.segment);
+        self.store(Word::StartOffset, start.offset);
+        self.store(Word::StartPrevious, start.previous);
+        self.store(Word::StartCheck, start_check(self.id, start));
+    }
+
     /// The favoured process, see [`super::append_lock`].
     pub(super) fn favoured(&self) -> u64 {
         self.load(Word::Favoured)
@@ -252,10 +321,18 @@ impl Page {
         self.store(Word::Busy, is_busy.into());
     }
 
-    /// Counts a sync that is asked for, and wakes the thread that gathers them.
+    /// Counts a sync that is asked for, and wakes the thread that gathers them if they are complete.
     pub(super) fn ask_for_sync(&self) {
         self.word(Word::Asked).fetch_add(1, SeqCst);
-        self.sync_asked().ring();
+        // A thread that gathers after this count finds it. The size of the group does not change while it gathers.
+        if self.is_group_complete(&self.last_sync()) {
+            self.sync_asked().ring();
+        }
+    }
+
+    /// Whether as many threads have asked for a sync since `last` began as for that one.
+    pub(super) fn is_group_complete(&self, last: &LastSync) -> bool {
+        self.asked().wrapping_sub(last.began) >= last.askers
     }
 
     /// The number of syncs that were asked for; wraps around.
@@ -306,52 +383,89 @@ impl Page {
         self.shared.bell(3)
     }
 
-    fn slots(&self) -> impl Iterator<Item = &[AtomicU64]> {
-        self.shared.words()[FIRST_SLOT..].chunks_exact(SLOT_WORDS)
+    /// Rung when the number that users raise is raised.
+    pub(super) fn manifest_raised(&self) -> Bell<'_> {
+        self.shared.bell(4)
     }
 
-    fn process(slot: &[AtomicU64]) -> Option<ProcessId> {
-        let pid = u32::try_from(slot[0].load(SeqCst)).ok()?;
-        let process = ProcessId {
-            pid,
-            started: slot[1].load(SeqCst),
-            namespace: slot[2].load(SeqCst),
-        };
-        (pid != 0).then_some(process)
+    /// The word that says `number`. One word has both, so that it changes at once.
+    fn manifest_word(&self, number: u64) -> u64 {
+        let [low, high] = self.id_words();
+        let check = hash([low, high, number]) & ((1 << MANIFEST_CHECK_BITS) - 1);
+        number << MANIFEST_CHECK_BITS | check
     }
 
-    /// Enters this process among those that have the log open, which is for people only. Returns its slot; `None` if
-    /// there are too many. The slots of processes that have ended are taken.
-    pub(super) fn register(&self) -> Option<usize> {
-        let own = ProcessId::current();
-        self.slots().position(|slot| {
-            let before = slot[0].load(SeqCst);
-            let is_free = before == 0
-                || Self::process(slot).is_none_or(|other| other.is_running() == Some(false));
-            let taken = is_free
-                && slot[0]
-                    .compare_exchange(before, own.pid.into(), SeqCst, SeqCst)
-                    .is_ok();
-            if taken {
-                slot[1].store(own.started, SeqCst);
-                slot[2].store(own.namespace, SeqCst);
-            }
-            taken
-        })
-    }
-
-    pub(super) fn unregister(&self, slot: usize) {
-        if let Some(slot) = self.slots().nth(slot) {
-            slot[0].store(0, SeqCst);
+    /// The number in a word; 0 if it is damaged.
+    fn manifest_number_in(&self, word: u64) -> u64 {
+        let number = word >> MANIFEST_CHECK_BITS;
+        match word == self.manifest_word(number) {
+            true => number,
+            false => 0,
         }
     }
 
-    /// The processes that have the log open, without those that are known to have ended.
-    pub(super) fn processes(&self) -> Vec<ProcessId> {
-        let all = self.slots().filter_map(Self::process);
-        all.filter(|process| process.is_running() != Some(false))
-            .collect()
+    /// The number that users of the log raise; 0 if the page does not have one.
+    pub(super) fn manifest_number(&self) -> u64 {
+        self.manifest_number_in(self.load(Word::Manifest))
     }
+
+    /// Raises that number, which is at most [`MAX_MANIFEST_NUMBER`], to at least `number`.
+    pub(super) fn raise_manifest_number(&self, number: u64) {
+        let word = self.word(Word::Manifest);
+        let raised = word.fetch_update(SeqCst, SeqCst, |word| {
+            (self.manifest_number_in(word) < number).then(|| self.manifest_word(number))
+        });
+        if raised.is_ok() {
+            self.manifest_raised().ring();
+        }
+    }
+
+    /// The words in which the processes enter themselves.
+    pub(super) fn process_words(&self) -> &[AtomicU64] {
+        &self.shared.words()[FIRST_PROCESS..]
+    }
+
+    /// Forgets what is about the processes that had the log open; this one is alone.
+    pub(super) fn forget_processes(&self) {
+        self.store(Word::Manifest, 0);
+        for word in self.process_words() {
+            word.store(0, SeqCst);
+        }
+    }
+}
+
+/// The scan start in the page of `folder`, which is read as a file: for a process that maps and writes nothing. `None` if
+/// there is none.
+pub(super) fn read_scan_start(folder: &Path, id: LogId) -> Option<Cursor> {
+    let mut bytes = [0; FIRST_PROCESS * 8];
+    let mut file = File::open(folder.join(NAME)).ok()?;
+    file.read_exact(&mut bytes).ok()?;
+    let (words, _) = bytes.as_chunks::<8>();
+    let word = |word: Word| u64::from_ne_bytes(words[word as usize]);
+    let start = Cursor {
+        position: word(Word::StartPosition),
+        segment: word(Word::StartSegment),
+        offset: word(Word::StartOffset),
+        previous: word(Word::StartPrevious),
+    };
+    let is_known = word(Word::Magic) == MAGIC && word(Word::Format) == FORMAT;
+    (is_known && word(Word::StartCheck) == start_check(id, &start)).then_some(start)
+}
+
+fn start_check(id: LogId, start: &Cursor) -> u64 {
+    let [low, high] = id_words(id);
+    hash([
+        low,
+        high,
+        start.position,
+        start.segment,
+        start.offset,
+        start.previous,
+    ])
+}
+
+fn id_words(id: LogId) -> [u64; 2] {
+    [id.0 as u64, (id.0 >> 64) as u64]
 }
 
 fn hash<const N: usize>(words: [u64; N]) -> u64 {

@@ -32,7 +32,14 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
     };
     let durable = receipt.unwrap_or(0).max(manifest.newest);
     let seen = segments.last_in(manifest.newest);
-    let tail = newest.scan(seen.unwrap_or_else(|| newest.start()))?;
+    let start = receipt.and_then(|receipt| {
+        let start = page.scan_start()?;
+        let is_durable = start.position < receipt && start.segment == manifest.newest;
+        is_durable.then_some(start)
+    });
+    let from = seen.into_iter().chain(start);
+    let from = from.max_by_key(|cursor| cursor.position);
+    let (last, tail) = newest.scan(from.unwrap_or_else(|| newest.start()))?;
     if tail.position < durable {
         let what = format!("it was durable up to the record {}", durable - 1);
         return Err(newest.damaged(&tail, &what));
@@ -48,9 +55,11 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
         let synced = newest.file.sync();
         synced.map_err(|error| io_error(&newest.path, &error))?;
         page.set_synced(tail.position);
+        page.set_scan_start(&last);
         page.set_failed(false);
         page.set_favoured(0);
         page.set_busy(false);
+        page.forget_processes();
     } else if receipt.is_none() {
         page.set_synced(manifest.newest);
     }

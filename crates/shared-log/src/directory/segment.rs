@@ -10,8 +10,10 @@ use super::{
 };
 use crate::{LogError, Position};
 
-/// Bytes that are read at once: the frame of a small record.
-const CHUNK_BYTES: usize = 4096;
+/// Bytes of the first read of a window: the frame of a small record. Each further read is twice as large.
+const FIRST_BYTES: usize = 4 << 10;
+/// Largest read of a window, unless a record is larger.
+const WINDOW_BYTES: usize = 256 << 10;
 /// Bytes that are read at once after the tail.
 const SWEEP_BYTES: usize = 1 << 20;
 
@@ -57,57 +59,62 @@ impl Segment {
     }
 
     /// What is at `cursor`, which is in this segment.
-    pub(super) fn frame(&self, cursor: &Cursor) -> Result<Frame<Vec<u8>>, LogError> {
-        let mut chunk = [0; CHUNK_BYTES];
-        let count = self.read(&mut chunk, cursor.offset)?;
-        let (head, next) = match self.head(&chunk, cursor) {
+    pub(super) fn frame<'w>(
+        &self,
+        cursor: &Cursor,
+        window: &'w mut Window,
+    ) -> Result<Frame<&'w [u8]>, LogError> {
+        let (head, next) = match self.head(cursor, window)? {
             Frame::Record(head, next) => (head, next),
             Frame::None => return Ok(Frame::None),
             Frame::Invalid => return Ok(Frame::Invalid),
         };
-        let length = head.length as usize;
-        let mut record = vec![0; length];
-        let here = length.min(count.saturating_sub(HEAD_BYTES));
-        record[..here].copy_from_slice(&chunk[HEAD_BYTES..HEAD_BYTES + here]);
-        if here < length {
-            let after = cursor.offset + (HEAD_BYTES + here) as u64;
-            if self.read(&mut record[here..], after)? < length - here {
-                return Ok(Frame::Invalid);
-            }
-        }
-        match record_check(&record, cursor.position) == head.check {
-            true => Ok(Frame::Record(record, next)),
-            false => Ok(Frame::Invalid),
-        }
+        let bytes = window.bytes(self, cursor.offset, HEAD_BYTES + head.length as usize)?;
+        let record = bytes.get(HEAD_BYTES..HEAD_BYTES + head.length as usize);
+        let is_valid = |record: &&[u8]| record_check(record, cursor.position) == head.check;
+        Ok(match record.filter(is_valid) {
+            Some(record) => Frame::Record(record, next),
+            None => Frame::Invalid,
+        })
+    }
+
+    /// What is at `cursor`, with a copy of the record.
+    pub(super) fn record(
+        &self,
+        cursor: &Cursor,
+        window: &mut Window,
+    ) -> Result<Frame<Vec<u8>>, LogError> {
+        Ok(match self.frame(cursor, window)? {
+            Frame::Record(record, next) => Frame::Record(record.to_vec(), next),
+            Frame::None => Frame::None,
+            Frame::Invalid => Frame::Invalid,
+        })
     }
 
     /// What is at `cursor`, which is in this segment, without the record.
-    pub(super) fn skip(&self, cursor: &Cursor) -> Result<Frame<()>, LogError> {
-        let mut bytes = [0; HEAD_BYTES];
-        self.read(&mut bytes, cursor.offset)?;
-        Ok(match self.head(&bytes, cursor) {
+    pub(super) fn skip(&self, cursor: &Cursor, window: &mut Window) -> Result<Frame<()>, LogError> {
+        Ok(match self.head(cursor, window)? {
             Frame::Record(_, next) => Frame::Record((), next),
             Frame::None => Frame::None,
             Frame::Invalid => Frame::Invalid,
         })
     }
 
-    /// The head in the first of `bytes`, which were read at `cursor`.
-    fn head(&self, bytes: &[u8], cursor: &Cursor) -> Frame<Head> {
-        let Some(bytes) = bytes.first_chunk::<HEAD_BYTES>() else {
-            return Frame::Invalid;
-        };
+    /// The head at `cursor`.
+    fn head(&self, cursor: &Cursor, window: &mut Window) -> Result<Frame<Head>, LogError> {
+        let bytes = window.bytes(self, cursor.offset, HEAD_BYTES)?;
         if bytes.iter().all(|byte| *byte == 0) {
-            return Frame::None;
+            return Ok(Frame::None);
         }
         let is_next = |head: &Head| {
             head.position == cursor.position
                 && head.previous == cursor.previous
                 && head.length as usize <= MAX_RECORD_BYTES
         };
-        let decoded = Head::decode(bytes, self.header.salt);
+        let bytes = bytes.first_chunk::<HEAD_BYTES>();
+        let decoded = bytes.and_then(|bytes| Head::decode(bytes, self.header.salt));
         let Some((head, hash)) = decoded.filter(|(head, _)| is_next(head)) else {
-            return Frame::Invalid;
+            return Ok(Frame::Invalid);
         };
         let next = Cursor {
             position: cursor.position + 1,
@@ -115,21 +122,22 @@ impl Segment {
             offset: cursor.offset + frame_bytes(head.length as usize),
             previous: hash,
         };
-        Frame::Record(head, next)
+        Ok(Frame::Record(head, next))
     }
 
-    /// The cursor after the last valid record that follows `from`.
-    pub(super) fn scan(&self, from: Cursor) -> Result<Cursor, LogError> {
-        let mut cursor = from;
-        while let Frame::Record(_, next) = self.frame(&cursor)? {
-            cursor = next;
+    /// The cursor before the last valid record from `from` on, and the one after it; both are `from` if there is none.
+    pub(super) fn scan(&self, from: Cursor) -> Result<(Cursor, Cursor), LogError> {
+        let mut window = Window::default();
+        let (mut last, mut cursor) = (from, from);
+        while let Frame::Record(_, next) = self.frame(&cursor, &mut window)? {
+            (last, cursor) = (cursor, next);
         }
-        Ok(cursor)
+        Ok((last, cursor))
     }
 
     /// Whether it has no records.
     pub(super) fn is_empty(&self) -> Result<bool, LogError> {
-        Ok(self.frame(&self.start())? == Frame::None)
+        Ok(self.skip(&self.start(), &mut Window::default())? == Frame::None)
     }
 
     /// What is stored after the tail: what is left of records that are no part of the log.
@@ -209,6 +217,49 @@ impl Segment {
             }
         }
         Ok(filled)
+    }
+}
+
+/// A part of a segment that was read at once. It does not have what is written to the segment afterwards, so that each
+/// call of the log has a new one.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// The first position of the segment; 0: none.
+    segment: Position,
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Bytes to read next.
+    next_bytes: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            segment: 0,
+            offset: 0,
+            bytes: Vec::new(),
+            next_bytes: FIRST_BYTES,
+        }
+    }
+}
+
+impl Window {
+    /// The `count` bytes of `segment` at `offset`, fewer at its end.
+    fn bytes(&mut self, segment: &Segment, offset: u64, count: usize) -> Result<&[u8], LogError> {
+        let (first, end) = (self.offset, self.offset + self.bytes.len() as u64);
+        let is_here = self.segment == segment.header.first
+            && (first..end).contains(&offset)
+            && offset + count as u64 <= end;
+        if !is_here {
+            self.bytes.resize(count.max(self.next_bytes), 0);
+            let read = segment.read(&mut self.bytes, offset)?;
+            self.bytes.truncate(read);
+            (self.segment, self.offset) = (segment.header.first, offset);
+            self.next_bytes = (self.next_bytes * 2).min(WINDOW_BYTES);
+        }
+        let start = (offset - self.offset) as usize;
+        let end = self.bytes.len().min(start + count);
+        Ok(&self.bytes[start..end])
     }
 }
 

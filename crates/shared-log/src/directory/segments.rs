@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{
     file_system::io_error,
     frame::{HEADER_BYTES, Header},
-    segment::{Cursor, Frame, Segment},
+    segment::{Cursor, Frame, Segment, Window},
 };
 use crate::{LogError, LogId, Position};
 
@@ -175,6 +175,14 @@ impl Segments {
         newest.find(|cursor| cursor.segment == first).copied()
     }
 
+    /// The last remembered cursor before `tail` in its segment.
+    pub(super) fn last_before(&self, tail: &Cursor) -> Option<Cursor> {
+        let known = self.known.lock();
+        let last = known.cursors.range(..tail.position).next_back();
+        let last = last.map(|(_, cursor)| *cursor);
+        last.filter(|cursor| cursor.segment == tail.segment)
+    }
+
     /// The records from `from` on, below `end`, of at most `max_bytes` together but at least one.
     pub(super) fn read(
         &self,
@@ -187,12 +195,15 @@ impl Segments {
             next: self.near(from)?,
             ended: false,
         };
+        let mut window = Window::default();
         let mut bytes = 0;
         while found.next.position < end {
             let step = match found.next.position < from {
-                true => self.skip(&found.next)?.map(|next| (None, next)),
+                true => self
+                    .skip(&found.next, &mut window)?
+                    .map(|next| (None, next)),
                 false => self
-                    .step(&found.next)?
+                    .step(&found.next, &mut window)?
                     .map(|(record, next)| (Some(record), next)),
             };
             let Some((record, next)) = step else {
@@ -214,20 +225,24 @@ impl Segments {
 
     /// The record at `cursor` and the cursor after it, in the next segment if that one begins there; `None` if there is
     /// no valid record.
-    pub(super) fn step(&self, cursor: &Cursor) -> Result<Option<(Vec<u8>, Cursor)>, LogError> {
-        self.advance(cursor, Segment::frame)
+    pub(super) fn step(
+        &self,
+        cursor: &Cursor,
+        window: &mut Window,
+    ) -> Result<Option<(Vec<u8>, Cursor)>, LogError> {
+        self.advance(cursor, |segment, cursor| segment.record(cursor, window))
     }
 
     /// The cursor after the record at `cursor`, which is not read.
-    fn skip(&self, cursor: &Cursor) -> Result<Option<Cursor>, LogError> {
-        let next = self.advance(cursor, Segment::skip)?;
+    fn skip(&self, cursor: &Cursor, window: &mut Window) -> Result<Option<Cursor>, LogError> {
+        let next = self.advance(cursor, |segment, cursor| segment.skip(cursor, window))?;
         Ok(next.map(|((), next)| next))
     }
 
     fn advance<T>(
         &self,
         cursor: &Cursor,
-        read: impl Fn(&Segment, &Cursor) -> Result<Frame<T>, LogError>,
+        mut read: impl FnMut(&Segment, &Cursor) -> Result<Frame<T>, LogError>,
     ) -> Result<Option<(T, Cursor)>, LogError> {
         match read(&*self.existing(cursor.segment)?, cursor)? {
             Frame::Record(record, next) => return Ok(Some((record, next))),

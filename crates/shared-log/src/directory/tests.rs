@@ -117,7 +117,83 @@ fn two_handles_see_one_log() {
     assert_eq!(one.processes().len(), 2);
     drop(one);
     assert_eq!(other.processes().len(), 1);
-    assert_eq!(other.processes()[0].pid, std::process::id());
+    assert_eq!(other.processes()[0].id.pid, std::process::id());
+}
+
+#[test]
+fn users_share_a_manifest_number_and_see_each_other() {
+    let folder = folder();
+    let kind = |kind: &str| DirectoryOptions {
+        kind: kind.into(),
+        ..DirectoryOptions::default()
+    };
+    let one = opened(folder.path(), &kind("server"));
+    let other = opened(folder.path(), &kind("cli"));
+    let reader = opened(folder.path(), &read_only());
+    let seen = || -> Vec<(String, Position)> {
+        let all = one.processes().into_iter();
+        all.map(|process| (process.kind, process.applied)).collect()
+    };
+    assert_eq!(seen(), [("server".into(), 0), ("cli".into(), 0)]);
+    other.note_applied(7);
+    reader.note_applied(9);
+    assert_eq!(seen(), [("server".into(), 0), ("cli".into(), 7)]);
+    assert_eq!(one.manifest_number(), 0);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| other.wait_manifest_number(4, Duration::from_secs(60)));
+        assert_eq!(one.raise_manifest_number(4), Ok(()));
+        assert_eq!(one.raise_manifest_number(5), Ok(()));
+        assert_eq!(waiter.join().expect("no panic"), 5);
+    });
+    assert_eq!(other.raise_manifest_number(3), Ok(()));
+    assert_eq!(one.manifest_number(), 5);
+    let soon = Duration::from_millis(5);
+    assert_eq!(one.wait_manifest_number(5, soon), 5);
+    for refused in [
+        one.raise_manifest_number(1 << 48),
+        reader.raise_manifest_number(6),
+    ] {
+        assert!(matches!(refused, Err(LogError::Refused(_))), "{refused:?}");
+    }
+    assert_eq!(
+        (
+            reader.manifest_number(),
+            reader.wait_manifest_number(0, soon)
+        ),
+        (0, 0)
+    );
+    assert_eq!(one.raise_manifest_number((1 << 48) - 1), Ok(()));
+    assert_eq!(other.manifest_number(), (1 << 48) - 1);
+    // A damaged word is none, and the next raise repairs it.
+    shared_page(&folder).words()[20].store(77, Ordering::SeqCst);
+    assert_eq!(one.manifest_number(), 0);
+    assert_eq!(other.raise_manifest_number(6), Ok(()));
+    assert_eq!(one.manifest_number(), 6);
+    // The page is made again while a process lives, and after all have closed it.
+    shared_page(&folder).words()[CHECK_WORD].store(0, Ordering::SeqCst);
+    append(&one, 1);
+    assert_eq!(one.manifest_number(), 6);
+    drop((one, other));
+    let log = open(&folder);
+    assert_eq!(log.manifest_number(), 0);
+    assert_eq!(log.processes().len(), 1);
+}
+
+/// A process was killed: its entry stays in the page, and is gone when the log is opened without others.
+#[test]
+fn an_entry_of_a_killed_process_is_not_listed() {
+    let folder = folder();
+    let log = open(&folder);
+    let page = shared_page(&folder);
+    // It had the second entry.
+    let numbering = page.words()[66].load(Ordering::SeqCst);
+    page.words()[74].store(numbering, Ordering::SeqCst);
+    page.words()[72].store(4_000_000_000, Ordering::SeqCst);
+    assert_eq!(log.processes().len(), 1);
+    drop(log);
+    let log = open(&folder);
+    assert_eq!(page.words()[72].load(Ordering::SeqCst), 0);
+    assert_eq!(log.processes().len(), 1);
 }
 
 #[test]
@@ -214,7 +290,7 @@ fn a_damaged_page_is_made_again() {
     let log = open(&folder);
     let reader = opened(folder.path(), &read_only());
     let mut end = 1;
-    for word in 0..18 {
+    for word in (0..18).chain(20..26) {
         for value in [0, 1, 77, u64::MAX, 1 << 40] {
             if matches!(word, 1 | 13) {
                 // Another format, and a failed sync, are refused: see below.
@@ -233,10 +309,10 @@ fn a_damaged_page_is_made_again() {
         }
     }
     let page = shared_page(&folder);
-    page.words()[1].store(2, Ordering::SeqCst);
+    page.words()[1].store(3, Ordering::SeqCst);
     let why = refused(&folder, &DirectoryOptions::default());
     assert!(
-        why.to_string().contains("format 2 of shared memory"),
+        why.to_string().contains("format 3 of shared memory"),
         "{why}"
     );
     drop((log, reader));
@@ -283,8 +359,14 @@ fn damage_is_an_error() {
             changed[(offset + delta) as usize] ^= 1;
             fs::write(&path, &changed).expect("written");
             fs::write(folder.path().join("page"), &page).expect("written");
-            let why = refused(&folder, &DirectoryOptions::default());
-            assert!(matches!(why, LogError::Damaged(_)), "{at} {delta}: {why}");
+            let opened = DirectoryLog::open(folder.path(), &DirectoryOptions::default());
+            // The records before the last durable one are compared when they are read.
+            assert_eq!(opened.is_ok(), at < 6, "{at} {delta}");
+            let read = opened.and_then(|log| log.read(1, 1 << 20));
+            assert!(
+                matches!(read, Err(LogError::Damaged(_))),
+                "{at} {delta}: {read:?}"
+            );
         }
     }
     // Without the receipt, the frames that were written after a sync tell that an earlier record was durable.
@@ -316,6 +398,67 @@ fn damage_is_an_error() {
         Ok(1),
         "others can be read"
     );
+}
+
+/// A process that opens the log reads the records after the last sync, and not those before.
+#[test]
+fn a_log_is_opened_from_its_last_sync_on() {
+    let folder = folder();
+    let reads = Arc::new(AtomicU64::new(0));
+    let counted = reads.clone();
+    let disk = FaultyDisk::new(
+        Arc::new(RealDisk),
+        Arc::new(move |call, _: &Path| {
+            counted.fetch_add(u64::from(call == Call::Read), Ordering::Relaxed);
+            Ok(())
+        }),
+    );
+    let shared = DirectoryOptions {
+        disk: Arc::new(disk),
+        ..DirectoryOptions::default()
+    };
+    let only_reading = DirectoryOptions {
+        mode: Mode::ReadOnly,
+        ..shared.clone()
+    };
+    let reads_of = |options: &DirectoryOptions, end| {
+        reads.store(0, Ordering::Relaxed);
+        assert_eq!(opened(folder.path(), options).end(), Ok(end));
+        reads.load(Ordering::Relaxed)
+    };
+    let log = open(&folder);
+    append(&log, 20_000);
+    drop(log);
+    // All records are read once, and are durable then.
+    let whole = reads_of(&shared, 20_001);
+    let path = folder.path().join("page");
+    let early = fs::read(&path).expect("the page");
+    let log = open(&folder);
+    append(&log, 10_000);
+    log.sync(30_001).expect("synced");
+    append(&log, 3);
+    drop(log);
+    let late = fs::read(&path).expect("the page");
+    let (quick, quick_reader) = (reads_of(&only_reading, 30_004), reads_of(&shared, 30_004));
+    assert!(
+        quick < 12 && quick_reader < 12 && whole > 20,
+        "{whole} {quick} {quick_reader}"
+    );
+    // A page that is older than the segments, and one that is damaged.
+    for page in [&early[..], &[0xff; PAGE_BYTES], &[0; PAGE_BYTES]] {
+        fs::write(&path, page).expect("written");
+        check(&opened(folder.path(), &read_only()), 1, 30_004);
+        check(&open(&folder), 1, 30_004);
+    }
+    // A segment that is older than the page has lost durable records.
+    fs::write(&path, &late).expect("written");
+    let segment = newest_segment(folder.path());
+    let mut lost = fs::read(&segment).expect("a segment");
+    lost[offsets(20_001)[20_000] as usize..].fill(0);
+    fs::write(&segment, &lost).expect("written");
+    let why = refused(&folder, &DirectoryOptions::default());
+    assert!(matches!(why, LogError::Damaged(_)), "{why}");
+    assert_eq!(opened(folder.path(), &read_only()).end(), Ok(20_001));
 }
 
 #[test]

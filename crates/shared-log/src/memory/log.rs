@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
 
 use super::faults::{Connection, Delivery, Failure, Faults, Hook};
-use crate::{Append, LogError, LogId, Position, SharedLog};
+use crate::{Append, LogError, LogId, Position, SharedLog, log::is_stopped};
 
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
@@ -223,6 +223,10 @@ impl SharedLog for MemoryLog {
         Ok(())
     }
 
+    fn durable(&self) -> Result<Position, LogError> {
+        self.end()
+    }
+
     fn first(&self) -> Result<Position, LogError> {
         self.call(|state| Ok(state.trimmed + 1))
     }
@@ -238,10 +242,15 @@ impl SharedLog for MemoryLog {
         })
     }
 
-    fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+    fn wait_unless(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError> {
         let until = Instant::now().checked_add(time);
         let mut state = self.shared.state.lock();
-        while state.end() <= seen {
+        while state.end() <= seen && !is_stopped(stop) {
             let grown = &self.shared.grown;
             let is_over = match until {
                 Some(until) => grown.wait_until(&mut state, until).timed_out(),
@@ -255,6 +264,12 @@ impl SharedLog for MemoryLog {
             }
         }
         Ok(state.end())
+    }
+
+    fn wake(&self) {
+        // A waiter that has looked at its flag waits by now: it held the lock in between.
+        drop(self.shared.state.lock());
+        self.shared.grown.notify_all();
     }
 
     fn max_record_bytes(&self) -> usize {

@@ -113,7 +113,7 @@ impl Numbers {
 }
 
 impl StateMachine for Numbers {
-    type Transaction = Transaction;
+    type Transaction<'t> = Transaction;
     type Refused = ();
 
     fn validate(&mut self, group: &[Transaction]) -> Validated<()> {
@@ -137,7 +137,7 @@ impl StateMachine for Numbers {
         }
     }
 
-    fn apply(&mut self, at: Position, content: &[u8]) -> Result<(), String> {
+    fn apply(&mut self, at: Position, _: RecordHash, content: &[u8]) -> Result<(), String> {
         for transaction in Transaction::decode_all(content) {
             for (key, value) in transaction.writes {
                 self.0.insert(key, (value, at));

@@ -96,6 +96,24 @@ pub fn boot_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// Gives all of the first `bytes` of `file` a place on the disk, where the file system can (Linux), and changes none.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::{
+        fs::{FallocateFlags, fallocate},
+        io::Errno,
+    };
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn allocate(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
+}
+
 /// A file in memory, shared with other processes.
 #[derive(Debug)]
 pub struct Mapping {
@@ -167,15 +185,18 @@ pub fn wait_for_change(_: &AtomicU32, _: u32, time: Duration) {
     std::thread::sleep(time.min(crate::Bell::INTERVAL));
 }
 
-/// Wakes the threads that wait for a change of the word.
+/// Wakes at most `count` of the threads that wait for a change of the word; returns how many.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub fn wake_all(word: &AtomicU32) {
+pub fn wake(word: &AtomicU32, count: u32) -> usize {
     use rustix::thread::futex;
-    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    let count = count.min(i32::MAX as u32);
+    futex::wake(word, futex::Flags::empty(), count).unwrap_or(0)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub fn wake_all(_: &AtomicU32) {}
+pub fn wake(_: &AtomicU32, _: u32) -> usize {
+    0
+}
 
 /// File systems of Linux whose locks or mapped memory need not agree between the machines, or processes, that have them
 /// mounted, by the number that `statfs` returns.

@@ -68,6 +68,11 @@ pub fn boot_time() -> Duration {
     FIRST.get_or_init(Instant::now).elapsed()
 }
 
+/// Called before memory is shared, which is refused.
+pub fn allocate(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
+}
+
 /// The standard library has no call for shared memory.
 #[derive(Debug)]
 pub enum Mapping {}
@@ -93,7 +98,9 @@ pub fn wait_for_change(_: &AtomicU32, _: u32, time: Duration) {
     std::thread::sleep(time.min(crate::Bell::INTERVAL));
 }
 
-pub fn wake_all(_: &AtomicU32) {}
+pub fn wake(_: &AtomicU32, _: u32) -> usize {
+    0
+}
 
 pub fn remote_file_system(_: &Path) -> io::Result<Option<&'static str>> {
     Ok(None)

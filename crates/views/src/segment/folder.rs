@@ -1,17 +1,25 @@
 //! The folder of view files: `<database>/views/`.
 //!
 //! A file is named after its view (`adjacency-3-out`, `members-7`, `column-7-2-9`) with the suffix `.view`.
-//! It is written under a temporary name with the suffix `.N.new`, synced, and renamed, and the folder is
-//! synced: the final name always refers to a complete file, the old one or the new one.
+//! It is written under a temporary name with the suffix `.P-N.new`, where P is random for each process, synced, and
+//! renamed, and the folder is synced: the final name always refers to a complete file, the old one or the new one.
+//!
+//! Of the processes that share a database one writes and removes files, for as long as it is open: it holds the lock
+//! `views`. The others read them, and one of them takes over when it has ended.
 
 use std::{
     fs::{self, File, OpenOptions},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use isomer_value::PropId;
+use isomer_data::{DataStoreOptions, ProcessLock, ProcessLocks};
+use isomer_value::{DatabaseId, PropId};
 use isomer_vfs::{Seal, private_file, private_folder, sync_folder};
+use parking_lot::Mutex;
 
 use super::{Blocks, Head, SegmentError, Writer};
 use crate::{ViewKind, side::AdjacencySide};
@@ -39,22 +47,51 @@ pub(crate) struct FolderListing {
     pub(crate) damaged: Vec<DamagedFile>,
 }
 
+/// Whether this process writes and removes files.
+#[derive(Debug)]
+enum WriteAccess {
+    Always,
+    /// The database is opened for reading only.
+    Never,
+    /// While it holds the lock between processes, from its first need on.
+    Elected {
+        locks: Arc<ProcessLocks>,
+        held: Mutex<WriterLock>,
+    },
+}
+
+/// The lock of the process that writes.
+#[derive(Debug)]
+enum WriterLock {
+    NotYet,
+    Now(#[allow(dead_code)] ProcessLock),
+    /// The database is closed.
+    NoMore,
+}
+
 /// The folder of view files.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Read-only: no file is written or removed.
-    read_only: bool,
+    access: WriteAccess,
     seal: Seal,
 }
 
 impl Folder {
     /// A folder, which may not exist yet.
-    pub(crate) fn new(path: &Path, read_only: bool, seal: Seal) -> Self {
+    pub(crate) fn new(path: &Path, options: &DataStoreOptions) -> Self {
+        let access = match &options.process_locks {
+            _ if options.read_only => WriteAccess::Never,
+            None => WriteAccess::Always,
+            Some(locks) => WriteAccess::Elected {
+                locks: locks.clone(),
+                held: Mutex::new(WriterLock::NotYet),
+            },
+        };
         Self {
             path: path.to_owned(),
-            read_only,
-            seal,
+            access,
+            seal: options.seal.clone(),
         }
     }
 
@@ -63,8 +100,28 @@ impl Folder {
         self.seal.encrypts()
     }
 
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.read_only
+    /// Whether this process writes and removes files; it becomes the one that does if there is none.
+    pub(crate) fn may_write(&self) -> bool {
+        match &self.access {
+            WriteAccess::Always => true,
+            WriteAccess::Never => false,
+            WriteAccess::Elected { locks, held } => {
+                let mut held = held.lock();
+                if matches!(*held, WriterLock::NotYet)
+                    && let Ok(Some(lock)) = locks.try_lock("views")
+                {
+                    *held = WriterLock::Now(lock);
+                }
+                matches!(*held, WriterLock::Now(_))
+            }
+        }
+    }
+
+    /// The database is closed: another process may write.
+    pub(crate) fn let_go(&self) {
+        if let WriteAccess::Elected { held, .. } = &self.access {
+            *held.lock() = WriterLock::NoMore;
+        }
     }
 
     /// The heads of all readable files, with their sizes. Temporary files and files with a damaged header are
@@ -135,7 +192,8 @@ impl Folder {
         let target = self.path_of(&head.kind);
         // Two threads may write the same view: one saves it, another reloads its records.
         let number = FILES.fetch_add(1, Ordering::Relaxed);
-        let passing = target.with_extension(format!("{number}.{NEW}"));
+        let process = process_name();
+        let passing = target.with_extension(format!("{process}-{number}.{NEW}"));
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
         private_file(&mut options);
@@ -169,7 +227,7 @@ impl Folder {
     }
 
     fn remove_file(&self, path: &Path) {
-        if !self.read_only {
+        if self.may_write() {
             // A file that cannot be removed is rejected again at each opening.
             let _ = fs::remove_file(path);
         }
@@ -232,6 +290,15 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// A name that no other process has, also none of another container.
+fn process_name() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let bytes = DatabaseId::random().0;
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    })
+}
+
 /// Property numbers joined by `-`.
 fn numbers(path: &[PropId]) -> String {
     let numbers: Vec<String> = path.iter().map(|prop| prop.0.to_string()).collect();
@@ -256,7 +323,7 @@ mod tests {
     fn a_file_is_replaced_as_a_whole_and_rubbish_goes_away() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("views");
-        let folder = Folder::new(&path, false, Seal::plain());
+        let folder = Folder::new(&path, &DataStoreOptions::default());
         assert!(folder.list().heads.is_empty());
         for version in [1, 2] {
             let fill = |writer: &mut Writer| writer.block(b"content");
@@ -273,7 +340,9 @@ mod tests {
         let whole = path.join("adjacency-3-out.view");
         fs::copy(&whole, path.join("adjacency-4-out.view")).unwrap();
         fs::write(path.join("note.txt"), b"mine").unwrap();
-        let looking = Folder::new(&path, true, Seal::plain());
+        let mut reads = DataStoreOptions::default();
+        reads.read_only = true;
+        let looking = Folder::new(&path, &reads);
         assert_eq!(looking.list().heads.len(), 1);
         assert_eq!(
             fs::read_dir(&path).unwrap().count(),

@@ -1,0 +1,45 @@
+//! A database that several processes have open: they commit to one shared log, and one of them maintains the tables.
+//!
+//! ```text
+//! DIR/shared/       the shared log: the order of all commits (see the crate `shared-log`)
+//! DIR/MAINTENANCE   locked by the process that maintains the tables, holds its id
+//! DIR/FLUSH         asks that process to flush; removed by it
+//! DIR/BACKUP        locked by the process that makes a backup
+//! ```
+//!
+//! Every process applies all commits to its memtables. The *maintainer*, which holds the lock of `MAINTENANCE`,
+//! flushes and compacts, and publishes a manifest with the place in the shared log behind what the tables hold. The
+//! others *follow*: they adopt a newer manifest as soon as they have applied everything that is in its tables, and drop
+//! the memtables that it contains. They write, rename and remove nothing. The operating system releases the lock when
+//! the maintainer ends, however it ends; then one of the others takes over.
+//!
+//! A follower may have open files that the maintainer has removed: they stay readable until they are closed. The
+//! maintainer does not know which versions are read elsewhere. So a follower with views of versions that newer tables
+//! lack keeps the state from before for these views.
+//!
+//! After an adoption, or a takeover, an entry may be in a memtable and in a table: that changes no answer, because the
+//! memtables of a process always hold *all* entries of the versions after some version, and compactions drop
+//! duplicates.
+
+mod convert;
+mod copy;
+mod follow;
+mod lease;
+mod numbers;
+mod opening;
+mod sealed_log;
+mod verify;
+mod wal;
+
+pub use self::{
+    copy::copy_log,
+    follow::run,
+    lease::{Lease, LeaseOutcome},
+    numbers::ManifestNumbers,
+    opening::{
+        Entered, OpenedLog, check_log_exists, enter, lock_backup, open_log, open_tables,
+        remove_own_log,
+    },
+    verify::{log_statistics, verify},
+    wal::{SharedWal, Wal},
+};

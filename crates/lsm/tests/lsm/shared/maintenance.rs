@@ -1,0 +1,651 @@
+//! One process maintains the tables; the others adopt them, and take over.
+
+use std::{
+    fs, io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use isomer_lsm::{LsmEngine, LsmOptions, Sharing, backup::Point};
+use isomer_storage::{
+    Durability, Engine, KeyRange, Order, StorageError,
+    conformance::{ALL, Random, scan},
+};
+use isomer_vfs::{Call, FaultyDisk, RealDisk, keys::MasterKey};
+
+use super::{Map, all, assert_sound, commit, contents, open, small};
+
+fn detail(engine: &LsmEngine, name: &str) -> u64 {
+    let statistics = engine.statistics().expect("statistics");
+    let found = statistics.details.iter().find(|(own, _)| own == name);
+    found.expect("a detail").1.parse().expect("a number")
+}
+
+/// What the maintainer publishes, a follower adopts: it drops its memtable, and later takes over.
+#[test]
+fn a_follower_adopts_tables_and_takes_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = small(false);
+    let first = open(folder.path(), &options);
+    let second = open(folder.path(), &options);
+    assert!(first.maintains() && !second.maintains());
+    let (processes, maintainer) = second.processes();
+    assert_eq!(processes.len(), 2);
+    assert!(processes.iter().all(|process| process.kind == "library"));
+    assert_eq!(maintainer, Some(std::process::id()));
+    commit(&first, &[(b"a", b"1"), (b"b", b"1")]);
+    assert_eq!(commit(&second, &[(b"b", b"2")]), 2);
+    let error = second.compact().expect_err("not the maintainer");
+    let pid = format!("process {}", std::process::id());
+    assert!(error.to_string().contains(&pid), "{error}");
+    assert!(detail(&second, "memtable_bytes") > 0);
+    first.flush().expect("flushed");
+    first.compact_all().expect("merged");
+    second.follow().expect("follows");
+    assert_eq!(detail(&second, "adopted_tables"), 1);
+    assert_eq!(
+        detail(&second, "memtable_bytes"),
+        detail(&first, "memtable_bytes")
+    );
+    let expected: Map = [(b"a", b"1"), (b"b", b"2")]
+        .map(|(key, value)| (key.to_vec(), value.to_vec()))
+        .into();
+    assert_eq!(all(&second), expected);
+    // What was committed since is in memtables of both, and in no table.
+    commit(&first, &[(b"c", b"3")]);
+    assert!(second.get_last(b"c").is_some());
+    drop(first);
+    second.follow().expect("follows");
+    assert!(second.maintains());
+    commit(&second, &[(b"d", b"4")]);
+    second.flush().expect("flushed");
+    second.compact_all().expect("merged");
+    assert_sound(&second);
+    drop(second);
+    let third = open(folder.path(), &options);
+    assert!(third.maintains());
+    assert_eq!(all(&third).len(), 4);
+    assert_sound(&third);
+}
+
+trait Last {
+    fn get_last(&self, key: &[u8]) -> Option<Vec<u8>>;
+}
+
+impl Last for LsmEngine {
+    /// What a new transaction reads.
+    fn get_last(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.begin().expect("begins").get(key).expect("readable")
+    }
+}
+
+/// The maintainer does not know what others read: a follower's snapshots stay as they are when it adopts tables without
+/// their versions.
+#[test]
+fn snapshots_of_a_follower_outlive_their_versions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = small(false);
+    let first = open(folder.path(), &options);
+    let second = open(folder.path(), &options);
+    let mut held = Vec::new();
+    for round in 0..6_u8 {
+        for number in 0..60_u8 {
+            let value = vec![round; 20 + usize::from(number) * 15];
+            commit(&first, &[(&[number], &value), (b"round", &[round])]);
+        }
+        let mut transaction = second.begin().expect("begins");
+        let range = KeyRange {
+            start: &[round * 5],
+            end: Some(&[round * 5 + 3]),
+        };
+        transaction.delete_range(range).expect("fits");
+        transaction.commit(Durability::Buffered).expect("committed");
+        let snapshot = second.snapshot().expect("a snapshot");
+        let expected = contents(&*snapshot);
+        held.push((snapshot, expected));
+        if round % 2 == 1 {
+            first.flush().expect("flushed");
+            first.compact_all().expect("merged");
+            second.follow().expect("follows");
+        }
+    }
+    assert_eq!(detail(&second, "adopted_tables"), 3);
+    let mut random = Random(5);
+    while !held.is_empty() {
+        for (snapshot, expected) in &held {
+            assert!(contents(&**snapshot) == *expected);
+            let found = scan(&**snapshot, ALL, Order::Descending, 7);
+            assert!(found.into_iter().eq(expected.clone().into_iter().rev()));
+            for number in 0..60_u8 {
+                let found = snapshot.get(&[number]).expect("readable");
+                assert_eq!(found.as_ref(), expected.get(&[number][..]));
+            }
+        }
+        held.swap_remove(random.below(held.len() as u64) as usize);
+    }
+    // The follower does not offer versions that the tables lack.
+    let oldest = second.oldest_version();
+    assert!(second.snapshot_at(oldest).is_ok());
+    assert!(matches!(
+        second.snapshot_at(1),
+        Err(StorageError::Invalid(_))
+    ));
+    assert!(all(&first) == all(&second));
+}
+
+/// A process that takes over may have entries in memory that are in tables as well. They change no answer, neither
+/// before nor after they are written again and merged.
+#[test]
+fn entries_in_memory_and_in_tables_are_one() {
+    for seed in 0..40 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = small(false);
+        let mut random = Random(seed);
+        let mut engines = vec![open(folder.path(), &options), open(folder.path(), &options)];
+        let mut model = Map::new();
+        for step in 0..120_u32 {
+            let at = random.below(engines.len() as u64) as usize;
+            let mut transaction = engines[at].begin().expect("begins");
+            match random.below(6) {
+                0 => {
+                    let start = random.below(50) as u8;
+                    let end = start + random.below(40) as u8;
+                    let (start, end) = (vec![start], vec![end]);
+                    let range = KeyRange {
+                        start: &start,
+                        end: Some(&end),
+                    };
+                    transaction.delete_range(range).expect("fits");
+                    model.retain(|key, _| *key < start || *key >= end);
+                }
+                1 => {
+                    let key = vec![random.below(60) as u8];
+                    transaction.delete(&key).expect("fits");
+                    model.remove(&key);
+                }
+                _ => {
+                    for _ in 0..random.below(40) {
+                        let key = vec![random.below(60) as u8];
+                        let bytes = random.below(700) as usize;
+                        let value = step.to_be_bytes().repeat(1 + bytes / 4);
+                        transaction.put(&key, &value).expect("fits");
+                        model.insert(key, value);
+                    }
+                }
+            }
+            transaction.commit(Durability::Buffered).expect("committed");
+            let at = random.below(engines.len() as u64) as usize;
+            match random.below(10) {
+                0..3 if engines[at].maintains() => engines[at].flush().expect("flushed"),
+                3 if engines[at].maintains() => engines[at].compact_all().expect("merged"),
+                4 => {
+                    // A transaction applies what is in the log, and nothing is adopted.
+                    drop(engines[at].begin().expect("begins"));
+                }
+                5 => engines[at].follow().expect("follows"),
+                6 => {
+                    // Perhaps the maintainer: another one takes over, with what it has in memory.
+                    drop(engines.swap_remove(at));
+                    engines.push(open(folder.path(), &options));
+                }
+                _ => {}
+            }
+            let at = random.below(engines.len() as u64) as usize;
+            let found = contents(&*engines[at].begin().expect("begins"));
+            assert!(found == model, "seed {seed}, step {step}");
+        }
+        for engine in &engines {
+            assert_sound(engine);
+        }
+    }
+}
+
+/// Processes that share a database and one that wants it alone exclude each other; a process that only reads does not.
+#[test]
+fn who_excludes_whom() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shared = small(false);
+    let exclusive = LsmOptions {
+        sharing: Sharing::Exclusive,
+        ..shared.clone()
+    };
+    let read_only = LsmOptions {
+        read_only: true,
+        ..shared.clone()
+    };
+    let alone = open(folder.path(), &exclusive);
+    commit(&alone, &[(b"a", b"1")]);
+    let refused = LsmEngine::open(folder.path(), shared.clone()).expect_err("in use");
+    assert!(matches!(refused, StorageError::InUse { .. }), "{refused}");
+    drop(alone);
+
+    let first = open(folder.path(), &shared);
+    let second = open(folder.path(), &shared);
+    let refused = LsmEngine::open(folder.path(), exclusive.clone()).expect_err("in use");
+    let StorageError::InUse { pid, .. } = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(pid, Some(std::process::id()));
+    let reader = open(folder.path(), &read_only);
+    commit(&second, &[(b"b", b"2")]);
+    assert_eq!(reader.get_last(b"b").as_deref(), Some(&b"2"[..]));
+    first.flush().expect("flushed");
+    reader.follow().expect("follows");
+    commit(&first, &[(b"c", b"3")]);
+    assert_eq!(all_seen(&reader), 3);
+    let mut transaction = reader.begin().expect("begins");
+    transaction.put(b"d", b"4").expect("fits");
+    assert!(
+        transaction.commit(Durability::Buffered).is_err(),
+        "it is read-only"
+    );
+    drop((first, second));
+    reader.follow().expect("follows");
+    assert!(!reader.maintains());
+    drop(reader);
+
+    // Alone, it stays a shared database.
+    let alone = open(folder.path(), &exclusive);
+    assert!(alone.maintains());
+    commit(&alone, &[(b"e", b"5")]);
+    assert_eq!(all(&alone).len(), 4);
+    let refused = LsmEngine::open(folder.path(), shared.clone()).expect_err("in use");
+    assert!(matches!(refused, StorageError::InUse { .. }), "{refused}");
+    drop(alone);
+    assert_eq!(all(&open(folder.path(), &shared)).len(), 4);
+    assert_eq!(fs::read(folder.path().join("STORE")).expect("a file")[8], 3);
+}
+
+fn all_seen(engine: &LsmEngine) -> usize {
+    contents(&*engine.begin().expect("begins")).len()
+}
+
+/// A follower with small memtables asks the maintainer, whose memtables are large, to flush.
+#[test]
+fn a_full_follower_asks_for_a_flush() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let large = LsmOptions {
+        memtable_bytes: 64 << 20,
+        ..small(true)
+    };
+    let first = open(folder.path(), &large);
+    let second = open(folder.path(), &small(true));
+    for number in 0..3000_u32 {
+        commit(&second, &[(&number.to_be_bytes(), &[7; 400])]);
+    }
+    assert!(first.maintains());
+    assert!(detail(&second, "adopted_tables") > 0);
+    assert!(detail(&second, "memtable_bytes") < 2 << 20);
+    // Asked for by a call.
+    second.flush().expect("flushed there");
+    assert_eq!(
+        detail(&first, "flushed_position"),
+        detail(&first, "applied_position")
+    );
+    assert!(all(&first) == all(&second));
+    assert_sound(&second);
+}
+
+/// A maintainer that does not know which manifest is on the disk refuses further work, and lets another process go on.
+#[test]
+fn a_maintainer_that_gives_up_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fails = Arc::new(AtomicBool::new(false));
+    let is_due = fails.clone();
+    let fault = move |call: Call, path: &Path| {
+        let is_tables = path.ends_with("tables");
+        match call == Call::SyncFolder && is_tables && is_due.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("an injected fault")),
+            false => Ok(()),
+        }
+    };
+    let faulty = LsmOptions {
+        disk: Arc::new(FaultyDisk::new(Arc::new(RealDisk), Arc::new(fault))),
+        ..small(true)
+    };
+    let first = open(folder.path(), &faulty);
+    let second = open(folder.path(), &small(true));
+    commit(&first, &[(b"a", b"1")]);
+    assert!(first.maintains() && !second.maintains());
+    fails.store(true, Ordering::SeqCst);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !second.maintains() {
+        assert!(Instant::now() < until, "no process took over");
+        let _ = first.flush();
+        commit(&second, &[(b"b", b"2")]);
+    }
+    assert!(!first.maintains());
+    let mut transaction = match first.begin() {
+        Ok(transaction) => transaction,
+        Err(error) => {
+            assert!(error.to_string().contains("must be reopened"), "{error}");
+            return assert_second(&second);
+        }
+    };
+    transaction.put(b"c", b"3").expect("fits");
+    assert!(transaction.commit(Durability::Buffered).is_err());
+    assert_second(&second);
+}
+
+fn assert_second(engine: &LsmEngine) {
+    engine.flush().expect("flushed");
+    engine.compact_all().expect("merged");
+    assert!(engine.get_last(b"a").is_some() && engine.get_last(b"b").is_some());
+    assert_sound(engine);
+}
+
+/// Threads of several engines read and write while tables change hands.
+#[test]
+fn engines_with_threads_agree() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = small(true);
+    let folder = folder.path();
+    let until = Instant::now() + Duration::from_secs(4);
+    let total: u64 = thread::scope(|scope| {
+        let workers = [0_u64, 1, 2].map(|worker| {
+            let options = options.clone();
+            scope.spawn(move || {
+                let mut random = Random(worker);
+                let mut added = 0;
+                while Instant::now() < until {
+                    let engine = open(folder, &options);
+                    for _ in 0..random.below(400) {
+                        added += add(&engine, &mut random);
+                    }
+                }
+                added
+            })
+        });
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("no panic"))
+            .sum()
+    });
+    let engine = open(folder, &options);
+    let sum: u64 = all(&engine).values().map(|value| number(value)).sum();
+    assert_eq!(sum, total);
+    assert!(total > 200, "{total}");
+    assert_sound(&engine);
+}
+
+fn number(value: &[u8]) -> u64 {
+    u64::from_be_bytes(value[..8].try_into().expect("eight bytes"))
+}
+
+/// Adds to two counters in a transaction that conflicts with others that do; returns what was added.
+fn add(engine: &LsmEngine, random: &mut Random) -> u64 {
+    let mut transaction = engine.begin().expect("begins");
+    for _ in 0..2 {
+        let key = [random.below(40) as u8];
+        let granule = isomer_storage::Granule(key[0].into());
+        transaction.guard(granule, isomer_storage::GuardMode::Write);
+        let known = transaction.get(&key).expect("readable");
+        let next = known.map_or(0, |value| number(&value)) + 1;
+        let mut value = next.to_be_bytes().to_vec();
+        value.resize(8 + random.below(900) as usize, 1);
+        transaction.put(&key, &value).expect("fits");
+    }
+    match transaction.commit(Durability::Buffered) {
+        Ok(_) => 2,
+        Err(StorageError::Conflict { .. }) => 0,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A commit that is larger than a memtable is atomic, also for an engine that opens or takes over in the middle of its
+/// flushes.
+#[test]
+fn large_commits_are_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = small(false);
+    let mut engines = vec![open(folder.path(), &options), open(folder.path(), &options)];
+    for round in 0..8_u32 {
+        let engine = &engines[round as usize % 2];
+        let mut transaction = engine.begin().expect("begins");
+        for number in 0..2000_u32 {
+            let value = round.to_be_bytes().repeat(20);
+            transaction
+                .put(&number.to_be_bytes(), &value)
+                .expect("fits");
+        }
+        transaction.commit(Durability::Buffered).expect("committed");
+        commit(&engines[0], &[(b"last", &round.to_be_bytes())]);
+        if round % 3 == 0 {
+            engines[1].follow().expect("follows");
+        }
+        if round % 4 == 3 {
+            drop(engines.remove(0));
+            engines[0].follow().expect("follows");
+            engines.push(open(folder.path(), &options));
+        }
+        for engine in &engines {
+            let found = contents(&*engine.begin().expect("begins"));
+            assert_eq!(found.len(), 2001);
+            let value = round.to_be_bytes().repeat(20);
+            let whole = found
+                .iter()
+                .filter(|(key, _)| key.len() == 4 && *key != b"last");
+            assert!(
+                whole.clone().count() == 2000 && whole.into_iter().all(|(_, own)| *own == value)
+            );
+        }
+    }
+    let maintainer = engines
+        .iter()
+        .find(|engine| engine.maintains())
+        .expect("one");
+    maintainer.flush().expect("flushed");
+    maintainer.compact_all().expect("merged");
+    engines.iter().for_each(assert_sound);
+}
+
+/// A follower goes through several memtables while it applies a large commit. Tables that hold everything before that
+/// commit replace none of them.
+#[test]
+fn parts_of_a_large_commit_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let large = LsmOptions {
+        memtable_bytes: 64 << 20,
+        ..small(false)
+    };
+    let first = open(folder.path(), &large);
+    let second = open(folder.path(), &small(false));
+    commit(&first, &[(b"before", b"1")]);
+    first.flush().expect("flushed");
+    let mut transaction = first.begin().expect("begins");
+    for number in 0..3000_u32 {
+        transaction
+            .put(&number.to_be_bytes(), &[3; 100])
+            .expect("fits");
+    }
+    transaction.commit(Durability::Buffered).expect("committed");
+    assert_eq!(all_seen(&second), 3001);
+    assert!(detail(&second, "sealed_memtables") > 1);
+    second.follow().expect("follows");
+    assert_eq!(detail(&second, "adopted_tables"), 1);
+    assert_eq!(all_seen(&second), 3001);
+    first.flush().expect("flushed");
+    second.follow().expect("follows");
+    assert_eq!(detail(&second, "sealed_memtables"), 0);
+    assert_eq!(all_seen(&second), 3001);
+}
+
+/// Records, tables and copies of an encrypted database hold nothing that can be read without the key.
+#[test]
+fn an_encrypted_database_is_shared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let key = MasterKey::from_bytes(&[0x42; 32]).expect("a key");
+    let options = LsmOptions {
+        key: Some(key.clone()),
+        ..small(false)
+    };
+    let first = open(&path, &options);
+    let second = open(&path, &options);
+    let secret = b"a secret that is long enough";
+    commit(&first, &[(secret, secret)]);
+    commit(&second, &[(b"key", secret)]);
+    first.flush().expect("flushed");
+    second.follow().expect("follows");
+    commit(&first, &[(b"other", secret)]);
+    assert_eq!(all_seen(&second), 3);
+    assert_sound(&second);
+    let copy = folder.path().join("copy");
+    second.checkpoint(&copy).expect("copied");
+    drop((first, second));
+    for place in [&path, &copy] {
+        assert_no_file_holds(place, secret);
+    }
+    let refused = LsmEngine::open(
+        &path,
+        LsmOptions {
+            key: None,
+            ..options.clone()
+        },
+    );
+    assert!(refused.is_err());
+    let alone = LsmOptions {
+        sharing: Sharing::Exclusive,
+        ..options
+    };
+    assert_eq!(all(&open(&copy, &alone)).len(), 3);
+}
+
+fn assert_no_file_holds(folder: &Path, secret: &[u8]) {
+    for entry in fs::read_dir(folder).expect("names") {
+        let path = entry.expect("a name").path();
+        if path.is_dir() {
+            assert_no_file_holds(&path, secret);
+            continue;
+        }
+        let bytes = fs::read(&path).expect("a file");
+        let found = bytes.windows(secret.len()).any(|part| part == secret);
+        assert!(!found, "{}", path.display());
+    }
+}
+
+/// Copies and backups come from any process, and are databases with a private log.
+#[test]
+fn copies_and_backups() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, backups) = (folder.path().join("db"), folder.path().join("backups"));
+    let options = small(false);
+    let first = open(&path, &options);
+    let second = open(&path, &options);
+    let mut states = Vec::new();
+    for round in 0..4_u8 {
+        for number in 0..80_u8 {
+            let engine = [&first, &second][usize::from(number % 2)];
+            commit(
+                engine,
+                &[(&[number % 50], &[round; 300]), (&[200, number], &[round])],
+            );
+        }
+        if round == 1 {
+            first.trim_stream(40).expect("trimmed");
+            first.flush().expect("flushed");
+            first.compact_all().expect("merged");
+        }
+        let engine = [&first, &second][usize::from(round % 2)];
+        let taken = engine
+            .backup(&RealDisk, &backups, &mut |_, _| {})
+            .expect("a backup");
+        states.push((taken.version, contents(&*engine.begin().expect("begins"))));
+        if round > 1 {
+            assert!(
+                taken.shared.0 > 0,
+                "files of the backup before are used: {taken:?}"
+            );
+        }
+    }
+    let copy = folder.path().join("copy");
+    second.checkpoint(&copy).expect("copied");
+    let alone = LsmOptions {
+        sharing: Sharing::Exclusive,
+        ..options.clone()
+    };
+    let copied = open(&copy, &alone);
+    assert_eq!(fs::read(copy.join("STORE")).expect("a file")[8], 2);
+    assert!(all(&copied) == states[3].1);
+    assert_eq!(copied.version(), states[3].0);
+    assert_eq!(copied.stream_trimmed().expect("known"), 40);
+    let entries = |engine: &LsmEngine| engine.stream(0, 1000, 1 << 20, false).expect("readable");
+    assert_eq!(entries(&copied), entries(&first));
+    assert_eq!(entries(&first).len(), 4 * 80 - 40);
+    assert_sound(&copied);
+    drop(copied);
+    for (number, (version, expected)) in states.iter().enumerate() {
+        for version in [*version, *version - 1] {
+            let target = folder.path().join(format!("restored {number} {version}"));
+            let restored = LsmEngine::restore(
+                &RealDisk,
+                &backups,
+                &target,
+                Point::Version(version),
+                None,
+                &alone,
+                &mut |_, _| {},
+            );
+            // Before the first backup there is none to begin with.
+            if number == 0 && version < states[0].0 {
+                restored.expect_err("no backup reaches back");
+                continue;
+            }
+            assert_eq!(restored.expect("restored").version, version);
+            let engine = open(&target, &alone);
+            assert_eq!(engine.version(), version);
+            if version == states[number].0 {
+                assert!(all(&engine) == *expected, "backup {number}");
+            }
+            assert_sound(&engine);
+            drop(engine);
+            // It can be shared in turn.
+            let engine = open(&target, &options);
+            assert_eq!(engine.version(), version);
+            assert_sound(&engine);
+        }
+    }
+}
+
+/// Earlier versions within the time that they are kept can be read in every process.
+#[test]
+fn versions_are_kept_for_their_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let now = Arc::new(AtomicU64::new(1_000_000));
+    let clock = now.clone();
+    let options = LsmOptions {
+        retention: isomer_lsm::Retention {
+            versions_ms: 1000,
+            ..isomer_lsm::Retention::default()
+        },
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+        ..small(false)
+    };
+    let first = open(folder.path(), &options);
+    let second = open(folder.path(), &options);
+    for round in 0..100_u32 {
+        now.fetch_add(50, Ordering::SeqCst);
+        let version = commit(&first, &[(b"key", &round.to_be_bytes())]);
+        drop(second.begin().expect("begins"));
+        if round % 7 == 0 {
+            first.flush().expect("flushed");
+            first.compact_all().expect("merged");
+            second.follow().expect("follows");
+        }
+        for engine in [&first, &second] {
+            for back in 0..20.min(version) {
+                let snapshot = engine.snapshot_at(version - back).expect("it is kept");
+                let expected = (round - back as u32).to_be_bytes();
+                let found = snapshot.get(b"key").expect("readable");
+                assert_eq!(found.as_deref(), Some(&expected[..]));
+            }
+        }
+    }
+    assert!(first.oldest_version() > 50, "{}", first.oldest_version());
+    assert!(second.oldest_version() > 50, "{}", second.oldest_version());
+}

@@ -1,0 +1,300 @@
+//! The state machine of a node: an engine's state, changed by the group records of the shared log.
+
+use std::sync::Arc;
+
+use isomer_shared_log::{Position, RecordHash, StateMachine, Validated};
+
+use super::{
+    history::History,
+    record::{Changed, GroupEncoder, GroupHead, GroupRecord, LoggedCommit, Watermarks},
+};
+use crate::{
+    Backend, Commit, LogPoint, StorageError, Version, View, WriteSet,
+    errors::key_exists,
+    state::{State, Work},
+};
+
+/// Something that becomes a record, or a part of one.
+pub(super) enum Change<'t, B: Backend> {
+    /// A transaction.
+    Commit(&'t Work<B>),
+    /// A bulk load: a record of its own.
+    Load(&'t Load),
+    /// The change stream is to be trimmed up to and including this version: a record of its own.
+    Trim(Version),
+}
+
+/// The pairs of a bulk load, whose keys must not exist, and its entry of the change stream.
+pub(super) struct Load {
+    pub(super) writes: WriteSet,
+    pub(super) stream: Vec<u8>,
+}
+
+/// Why something does not become a record.
+pub(super) enum Refusal {
+    /// For this reason.
+    Error(StorageError),
+    /// It would change nothing.
+    Needless,
+}
+
+/// The machine. Only its node calls it, one call at a time.
+pub(super) struct Machine<B: Backend> {
+    state: Arc<State<B>>,
+    history: Arc<History>,
+    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Watermarks of the change stream behind the last record.
+    stream: Watermarks,
+    /// Time of the last record.
+    last_ms: u64,
+    /// The head of the record that was validated last.
+    validated: GroupHead,
+}
+
+impl<B: Backend> Machine<B> {
+    /// The machine of `state` behind a record with the head `last`.
+    pub(super) fn new(
+        state: Arc<State<B>>,
+        history: Arc<History>,
+        clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+        last: GroupHead,
+    ) -> Self {
+        Self {
+            state,
+            history,
+            clock,
+            stream: last.stream,
+            last_ms: last.time_ms,
+            validated: last,
+        }
+    }
+
+    /// The version of the first commit in the record that was validated last.
+    pub(super) fn first_version(&self) -> Version {
+        self.validated.first
+    }
+
+    /// Watermarks of the change stream behind the last record that was applied.
+    pub(super) fn stream(&self) -> Watermarks {
+        self.stream
+    }
+
+    fn validate_group(
+        &self,
+        group: &[Change<'_, B>],
+        encoder: &mut GroupEncoder,
+        first: Version,
+    ) -> Vec<Result<(), Refusal>> {
+        let works: Vec<&Work<B>> = group
+            .iter()
+            .map(|change| match change {
+                Change::Commit(work) => *work,
+                Change::Load(_) | Change::Trim(_) => {
+                    unreachable!("loads and trims are alone in their group")
+                }
+            })
+            .collect();
+        let validation = self.state.validate(first, works.iter().copied());
+        let mut commits = validation.commits.iter();
+        let mut outcomes = Vec::with_capacity(group.len());
+        for (work, result) in works.iter().zip(validation.results) {
+            if result.is_ok() {
+                let commit = commits.next().expect("a commit for each valid member");
+                encoder.push(commit, Changed::Granules(work.footprint.changed()));
+            }
+            outcomes.push(result.map(drop).map_err(Refusal::Error));
+        }
+        outcomes
+    }
+
+    /// Refuses a load of a key that exists.
+    fn check_load(&self, load: &Load) -> Result<(), StorageError> {
+        let view = self.state.backend.view()?;
+        for (key, _) in load.writes.slots() {
+            if view.get(key)?.is_some() {
+                return Err(key_exists(key));
+            }
+        }
+        Ok(())
+    }
+
+    /// The record at `at` with that head and so many bytes is applied.
+    fn note_applied(&mut self, at: Position, head: GroupHead, published: Version, bytes: usize) {
+        self.stream = head.stream;
+        self.last_ms = head.time_ms;
+        self.history.note(at, &head, published, bytes);
+    }
+
+    fn apply_record(
+        &mut self,
+        at: Position,
+        hash: RecordHash,
+        content: &[u8],
+    ) -> Result<(), String> {
+        let state = &*self.state;
+        let record = GroupRecord::decode(content).map_err(|error| error.to_string())?;
+        let next = state.next_version().map_err(|error| error.to_string())?;
+        if record.head.first != next {
+            return Err(format!(
+                "it follows the version {}, and this process has the version {}: open the database again",
+                record.head.first - 1,
+                next - 1
+            ));
+        }
+        let malformed = |error: super::GroupError| error.to_string();
+        let logged = record.commits().map_err(malformed)?;
+        let writes = logged.iter().map(LoggedCommit::writes);
+        let writes: Vec<WriteSet> = writes.collect::<Result<_, _>>().map_err(malformed)?;
+        let commits: Vec<Commit<'_>> = logged
+            .iter()
+            .zip(&writes)
+            .map(|(logged, writes)| Commit {
+                version: logged.version,
+                writes,
+                stream: logged.stream,
+            })
+            .collect();
+        if let Some(hook) = state.hook() {
+            for commit in &commits {
+                hook.committing_remote(commit);
+            }
+        }
+        let after = LogPoint {
+            next: at + 1,
+            hash: hash.0,
+        };
+        let applied = state
+            .backend
+            .apply_logged(&commits, record.head.time_ms, after);
+        applied.map_err(|error| error.to_string())?;
+        let mut guards = state.guards.lock();
+        for logged in &logged {
+            guards.record_remote(logged.version, logged.granules());
+            if logged.changes_everything {
+                guards.raise_floor(logged.version);
+            }
+        }
+        drop(guards);
+        // A process that only reads validates nothing, and must not keep all changes.
+        state.forget_changes();
+        self.note_applied(at, record.head, record.next_version() - 1, content.len());
+        Ok(())
+    }
+}
+
+impl<B: Backend> StateMachine for Machine<B> {
+    type Transaction<'t> = Change<'t, B>;
+    type Refused = Refusal;
+
+    fn validate(&mut self, group: &[Change<'_, B>]) -> Validated<Refusal> {
+        let refused = |error: &StorageError| Err(Refusal::Error(crate::state::copy_of(error)));
+        let first = match self.state.next_version() {
+            Ok(first) => first,
+            Err(error) => {
+                return Validated {
+                    outcomes: group.iter().map(|_| refused(&error)).collect(),
+                    content: None,
+                };
+            }
+        };
+        let time_ms = (self.clock)().max(self.last_ms);
+        let mut encoder = GroupEncoder::new(time_ms, first, self.stream);
+        let outcomes = match group {
+            [Change::Trim(upto)] => {
+                encoder.trim((*upto).min(first - 1));
+                vec![Ok(())]
+            }
+            [Change::Load(load)] => {
+                let checked = self.check_load(load);
+                if checked.is_ok() {
+                    encoder.push(&load.commit(first), Changed::Everything);
+                }
+                vec![checked.map_err(Refusal::Error)]
+            }
+            _ => self.validate_group(group, &mut encoder, first),
+        };
+        let (content, head) = encoder.finish();
+        let needless =
+            matches!(group, [Change::Trim(_)]) && head.stream.trimmed == self.stream.trimmed;
+        self.validated = head;
+        match (needless, outcomes.iter().any(Result::is_ok)) {
+            (true, _) => Validated {
+                outcomes: vec![Err(Refusal::Needless)],
+                content: None,
+            },
+            (false, is_any) => Validated {
+                outcomes,
+                content: is_any.then_some(content),
+            },
+        }
+    }
+
+    fn apply(&mut self, at: Position, hash: RecordHash, content: &[u8]) -> Result<(), String> {
+        let applied = self.apply_record(at, hash, content);
+        self.history.note_outcome(&applied);
+        applied
+    }
+
+    fn apply_own(
+        &mut self,
+        at: Position,
+        hash: RecordHash,
+        group: &[Change<'_, B>],
+        validated: &Validated<Refusal>,
+    ) -> Result<(), String> {
+        let state = &*self.state;
+        let head = self.validated;
+        let mut commits: Vec<Commit<'_>> = Vec::with_capacity(group.len());
+        for (change, outcome) in group.iter().zip(&validated.outcomes) {
+            let version = head.first + commits.len() as u64;
+            match change {
+                Change::Commit(work) if outcome.is_ok() => commits.push(Commit {
+                    version,
+                    writes: &work.writes,
+                    stream: &work.stream,
+                }),
+                Change::Load(load) if outcome.is_ok() => commits.push(load.commit(version)),
+                _ => {}
+            }
+        }
+        let hook = state.hook();
+        if let Some(hook) = &hook {
+            for commit in &commits {
+                hook.committing(commit.version, commit.stream);
+            }
+        }
+        let after = LogPoint {
+            next: at + 1,
+            hash: hash.0,
+        };
+        let applied = state.backend.apply_logged(&commits, head.time_ms, after);
+        if let Err(error) = applied {
+            if let Some(hook) = hook {
+                hook.unsettled(head.first);
+            }
+            let outcome = Err(error.to_string());
+            self.history.note_outcome(&outcome);
+            return outcome;
+        }
+        match group {
+            [Change::Trim(_)] => {}
+            [Change::Load(_)] => state.guards.lock().raise_floor(head.first),
+            _ => state.record_group(),
+        }
+        state.count_group(commits.len());
+        let published = head.first + commits.len() as u64 - 1;
+        let bytes = validated.content.as_ref().map_or(0, Vec::len);
+        self.note_applied(at, head, published, bytes);
+        Ok(())
+    }
+}
+
+impl Load {
+    fn commit(&self, version: Version) -> Commit<'_> {
+        Commit {
+            version,
+            writes: &self.writes,
+            stream: &self.stream,
+        }
+    }
+}
