@@ -192,7 +192,7 @@ impl LsmBackend {
         // A manifest that its process could not announce, because it ended, is known from here on.
         wal.raise(tree.sequence());
         let opened = Opened {
-            wal: Wal::Shared(wal),
+            wal: Wal::Shared(Box::new(wal)),
             tree,
             state,
             chunks,

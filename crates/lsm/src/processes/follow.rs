@@ -88,7 +88,7 @@ impl Core {
             Newest::Found(newer) => newer,
         };
         let (collected_below, upto) = (newer.levels.collected_below, newer.levels.log_point);
-        let levels = self.tree.adopt(newer);
+        let levels = self.tree.adopt(*newer);
         // Without commits in progress it is known whether the tables hold everything. The committing thread itself, which
         // waits for memory, has sealed its memtable.
         let writer = self.writer.try_lock();
