@@ -121,8 +121,8 @@ impl SharedLog for VolatileLog {
     }
 }
 
-/// Writes some pairs; adds the contents behind each record to `states`. A commit whose outcome is unknown is in the log,
-/// whose appends never fail here.
+/// Writes some pairs; adds the contents behind each record to `states`. A commit whose outcome is unknown is in the
+/// log, whose appends never fail here.
 fn write(engine: &LsmEngine, random: &mut Random, step: u32, states: &mut Vec<Map>) {
     let Ok(mut transaction) = engine.begin() else {
         return;
