@@ -28,7 +28,7 @@ use crate::{
     manifest::{MANIFEST, Stored, Whole},
     memtable::{Chunks, Committer, Memtable},
     open,
-    processes::{self, Entered, Lease, LeaseOutcome, OpenedLog, SharedWal, Wal},
+    processes::{self, Entered, Lease, LeaseOutcome, OpenedLog, PrivateDatabase, SharedWal, Wal},
     state::{LsmView, Shared, State},
     tree::LiveFile,
 };
@@ -67,7 +67,11 @@ impl LsmBackend {
         unfinished: bool,
     ) -> Result<Self, StorageError> {
         open::prepare(directory, &options, unfinished)?;
-        let Entered { lock, store } = processes::enter(directory, &options)?;
+        let open_private = |options, store| {
+            let opened = Self::open_own(directory, options, None, Some(store))?;
+            Ok(Box::new(opened) as Box<dyn PrivateDatabase>)
+        };
+        let Entered { lock, store } = processes::enter(directory, &options, &open_private)?;
         match store {
             Some(store) if store.is_shared() => Self::open_shared(directory, options, lock, store),
             store => Self::open_own(directory, options, lock, store),
@@ -88,7 +92,7 @@ impl LsmBackend {
                 check_manifest(directory, &options, store)?;
                 store.identity
             }
-            None => begin_database(directory, &options)?,
+            None => open::begin(directory, &options)?,
         };
         open::sync_names(directory, &options)?;
         if !options.read_only {
@@ -192,7 +196,7 @@ impl LsmBackend {
         // A manifest that its process could not announce, because it ended, is known from here on.
         wal.raise(tree.sequence());
         let opened = Opened {
-            wal: Wal::Shared(wal),
+            wal: Wal::Shared(Box::new(wal)),
             tree,
             state,
             chunks,
@@ -254,11 +258,6 @@ impl LsmBackend {
             published,
             background,
         })
-    }
-
-    /// The private log.
-    pub fn own_log(&self) -> Result<&Log, StorageError> {
-        self.core.wal.own()
     }
 
     /// The shared log, if processes share the database.
@@ -491,6 +490,24 @@ pub struct BackupLock<'a> {
     _elsewhere: Option<Lock>,
 }
 
+impl PrivateDatabase for LsmBackend {
+    fn flush(&self) -> Result<(), StorageError> {
+        Self::flush(self)
+    }
+
+    fn version(&self) -> Version {
+        Self::version(self)
+    }
+
+    fn log(&self) -> Result<&Log, StorageError> {
+        self.core.wal.own()
+    }
+
+    fn options(&self) -> &LsmOptions {
+        Self::options(self)
+    }
+}
+
 /// What is made before the database is opened.
 struct Base {
     progress: Arc<Progress>,
@@ -625,18 +642,6 @@ fn check_manifest(
     let path = folder.join(MANIFEST);
     let what = format!("its manifest `{}` is {what}", path.display());
     Err(damaged(directory, &what))
-}
-
-/// Creates the folders of a new database; returns its identity. An earlier attempt that was interrupted may
-/// have written a manifest.
-pub fn begin_database(directory: &Path, options: &LsmOptions) -> Result<u128, StorageError> {
-    open::make_folders(directory, options)?;
-    let folder = directory.join(open::TABLES);
-    let begun = Stored::read(&*options.disk, &folder, &options.seal)?;
-    let identity = begun
-        .and_then(|stored| stored.whole)
-        .map(|whole| whole.database);
-    Ok(identity.unwrap_or_else(|| open::new_identity(options)))
 }
 
 /// Hard-links tables into the folder of a copy of the database, or copies them if that is impossible.

@@ -14,8 +14,8 @@
 //! which the engine was called `store`.
 //!
 //! Format 2 means that the manifest is of format 2 at least: a missing or older one is detected. A database of
-//! format 1 is upgraded to format 2 when it is first opened for writing, after its manifest. Format 3 means that the log
-//! is the shared one: a database gets it when it is first opened for several processes (see `processes`), and only then.
+//! format 1 is upgraded to format 2 when it is first opened for writing, after its manifest. Format 3 means that the
+//! log is the shared one: a database gets it when it is first opened for several processes (see `processes`).
 
 use std::{io, path::Path};
 
@@ -27,7 +27,7 @@ use isomer_vfs::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{LsmOptions, backup::refuse_unfinished};
+use crate::{LsmOptions, backup::refuse_unfinished, manifest::Stored};
 
 /// The file that makes a folder a database of this engine.
 pub const STORE: &str = "STORE";
@@ -140,8 +140,8 @@ pub fn exists(directory: &Path, options: &LsmOptions) -> Result<bool, StorageErr
         .map_err(|error| io_error("opening", &path, &error))
 }
 
-/// Locks `directory` for one writer, or for readers, which exclude writers; of a shared database, for all processes that
-/// share it.
+/// Locks `directory` for one writer, or for readers, which exclude writers; of a shared database, for all processes
+/// that share it.
 pub fn lock(
     directory: &Path,
     options: &LsmOptions,
@@ -247,6 +247,18 @@ pub fn make_folders(directory: &Path, options: &LsmOptions) -> Result<(), Storag
             .map_err(|error| io_error("making", &folder, &error))?;
     }
     Ok(())
+}
+
+/// Creates the folders of a new database; returns its identity. An earlier attempt that was interrupted may have
+/// written a manifest.
+pub fn begin(directory: &Path, options: &LsmOptions) -> Result<u128, StorageError> {
+    make_folders(directory, options)?;
+    let folder = directory.join(TABLES);
+    let begun = Stored::read(&*options.disk, &folder, &options.seal)?;
+    let identity = begun
+        .and_then(|stored| stored.whole)
+        .map(|whole| whole.database);
+    Ok(identity.unwrap_or_else(|| new_identity(options)))
 }
 
 /// Makes a folder with a log and tables a database with that identity, of the format [`OWN_LOG`] or [`SHARED_LOG`].

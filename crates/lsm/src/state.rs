@@ -309,8 +309,8 @@ impl Shared {
         }
     }
 
-    /// The state that was kept for views of `version`. The current state was read before: if that one lacks the version,
-    /// the kept one is found here.
+    /// The state that was kept for views of `version`. The current state was read before: if that one lacks the
+    /// version, the kept one is found here.
     #[inline]
     fn kept_for(&self, version: Version) -> Option<Arc<SharedState>> {
         if version >= self.kept_below.load(Ordering::Acquire) {

@@ -706,7 +706,7 @@ impl Tree {
                 synced.map_err(|error| io_error("syncing", &options.folder, &error))?;
             }
             match load(&self.files, &stored, &self.current()) {
-                Ok(levels) => return Ok(Newest::Found(Newer { stored, levels })),
+                Ok(levels) => return Ok(Newest::Found(Box::new(Newer { stored, levels }))),
                 Err(error) => {
                     let now = Stored::read_sequence(&*options.disk, &options.folder)?;
                     if now == stored.sequence {
@@ -811,7 +811,7 @@ pub(crate) enum Newest {
     /// This process has not applied yet what is in the tables.
     Ahead,
     /// Its tables, open.
-    Found(Newer),
+    Found(Box<Newer>),
 }
 
 /// Tables that another process has published, open.

@@ -3,8 +3,8 @@
 //! 1. All commits go into tables.
 //! 2. What the log still has of the change stream, and the times of its commits, are written to a new shared log.
 //! 3. The manifest gets the format with the place behind them.
-//! 4. The file `STORE` gets the format of a shared database. Up to here the database is one with its private log: an attempt
-//!    that ends earlier is repeated, and the database can also be opened as before.
+//! 4. The file `STORE` gets the format of a shared database. Up to here the database is one with its private log: an
+//!    attempt that ends earlier is repeated, and the database can also be opened as before.
 //! 5. The log is removed, by the first process that maintains the tables.
 
 use std::path::Path;
@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     LsmOptions, Sharing,
-    backend::LsmBackend,
     backup::remove_folder,
+    log::Log,
     manifest::Stored,
     open::{self, StoreFile},
 };
@@ -29,11 +29,28 @@ use crate::{
 /// Bytes of the entries in one record.
 const RECORD_BYTES: usize = 1 << 20;
 
+/// A database with a private log, open.
+pub trait PrivateDatabase {
+    /// Flushes all commits to tables.
+    fn flush(&self) -> Result<(), StorageError>;
+    /// The last version.
+    fn version(&self) -> Version;
+    /// Its log.
+    fn log(&self) -> Result<&Log, StorageError>;
+    /// The options with which it was opened.
+    fn options(&self) -> &LsmOptions;
+}
+
+/// Opens a database with a private log, whose lock the caller has.
+pub type OpenPrivate<'a> =
+    dyn Fn(LsmOptions, StoreFile) -> Result<Box<dyn PrivateDatabase>, StorageError> + 'a;
+
 /// Converts the database in `directory`, for which this process has the exclusive lock.
 pub fn convert(
     directory: &Path,
     options: &LsmOptions,
     store: StoreFile,
+    open_private: &OpenPrivate<'_>,
 ) -> Result<(), StorageError> {
     let disk = &*options.disk;
     let alone = LsmOptions {
@@ -41,13 +58,13 @@ pub fn convert(
         background: false,
         ..options.clone()
     };
-    let backend = LsmBackend::open_own(directory, alone, None, Some(store))?;
-    backend.flush()?;
+    let database = open_private(alone, store)?;
+    database.flush()?;
     // An attempt that was interrupted may have left one.
     remove_folder(disk, &directory.join(open::SHARED))?;
     let options = LsmOptions {
         sharing: options.sharing.clone(),
-        ..backend.options().clone()
+        ..database.options().clone()
     };
     let OpenedLog { log, .. } = open_log(directory, &options)?;
     if log.end().map_err(log_error)? > 1 {
@@ -56,11 +73,11 @@ pub fn convert(
             "it has a private log, and a shared log with records",
         ));
     }
-    let point = write_history(&backend, &*log, &options)?;
+    let point = write_history(&*database, &*log, &options)?;
     log.sync(point.next).map_err(log_error)?;
     drop(log);
     // Closing it writes the manifest.
-    drop(backend);
+    drop(database);
     let tables = directory.join(open::TABLES);
     let stored = Stored::read(disk, &tables, &options.seal)?;
     let mut stored = stored.ok_or_else(|| damaged(directory, "its manifest is missing"))?;
@@ -74,7 +91,7 @@ pub fn convert(
 
 /// Writes what the private log still has to the shared log, and returns the place behind it.
 fn write_history(
-    backend: &LsmBackend,
+    database: &dyn PrivateDatabase,
     log: &dyn SharedLog,
     options: &LsmOptions,
 ) -> Result<LogPoint, StorageError> {
@@ -85,8 +102,8 @@ fn write_history(
         watermarks: Watermarks::default(),
         group: None,
     };
-    let own = backend.own_log()?;
-    let (version, trimmed) = (backend.version(), own.trimmed());
+    let own = database.log()?;
+    let (version, trimmed) = (database.version(), own.trimmed());
     let pinned = own.pin();
     own.each_commit(&pinned, 0, version, &mut |record| {
         // Entries that are trimmed are not written again.

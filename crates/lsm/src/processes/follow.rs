@@ -27,8 +27,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 /// How often an idle process looks: whether the maintainer has ended, or has published tables that free disk space.
 const IDLE_PAUSE: Duration = Duration::from_secs(10);
-/// A process that has applied nothing for this long, although the log has more, lets another one maintain the tables: its
-/// part above this engine may have failed.
+/// A process that has applied nothing for this long, although the log has more, lets another one maintain the tables:
+/// its part above this engine may have failed.
 const MAX_LAG: Duration = Duration::from_secs(10);
 /// How often a maintainer with unflushed commits looks whether it is asked to flush.
 const ASKED_PAUSE: Duration = Duration::from_secs(1);
@@ -39,8 +39,8 @@ impl Core {
         self.wal.shared().is_some() && !self.tree.maintains()
     }
 
-    /// Does what the other processes ask for: a follower adopts newer tables, and takes over if the maintainer has ended;
-    /// the maintainer flushes if it is asked to. Waits for a commit in progress; its thread must not call this.
+    /// Does what the other processes ask for: a follower adopts newer tables, and takes over if the maintainer has
+    /// ended; the maintainer flushes if it is asked to. Waits for a commit in progress; its thread must not call this.
     pub fn follow(&self) -> Result<(), StorageError> {
         match self.wal.shared() {
             Some(wal) if self.tree.maintains() => {
@@ -68,8 +68,8 @@ impl Core {
             && !wal.lags.load(Ordering::Relaxed)
             && wal.lease.try_take()? == LeaseOutcome::Here
         {
-            // No other process writes the manifest from here on. Until this process has applied everything that is in its
-            // tables, it only has the lease.
+            // No other process writes the manifest from here on. Until this process has applied everything that is in
+            // its tables, it only has the lease.
             if self.adopt_newer(wal)? {
                 self.tree.begin_maintenance()?;
                 wal.raise(self.tree.sequence());
@@ -88,9 +88,9 @@ impl Core {
             Newest::Found(newer) => newer,
         };
         let (collected_below, upto) = (newer.levels.collected_below, newer.levels.log_point);
-        let levels = self.tree.adopt(newer);
-        // Without commits in progress it is known whether the tables hold everything. The committing thread itself, which
-        // waits for memory, has sealed its memtable.
+        let levels = self.tree.adopt(*newer);
+        // Without commits in progress it is known whether the tables hold everything. The committing thread itself,
+        // which waits for memory, has sealed its memtable.
         let writer = self.writer.try_lock();
         let holds_all = writer.is_some() && wal.applied().next <= upto.next;
         self.shared

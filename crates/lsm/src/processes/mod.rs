@@ -32,6 +32,7 @@ mod verify;
 mod wal;
 
 pub use self::{
+    convert::PrivateDatabase,
     copy::copy_log,
     follow::run,
     lease::{Lease, LeaseOutcome},

@@ -12,10 +12,14 @@ use isomer_shared_log::{DirectoryLog, DirectoryOptions, Mode, Record, SharedLog}
 use isomer_storage::{LogPoint, StorageError, damaged, io_error};
 use isomer_vfs::{Lock, LockError, LockMode, OpenMode, Seal};
 
-use super::{Lease, ManifestNumbers, convert::convert, sealed_log::SealedLog, wal::log_error};
+use super::{
+    Lease, ManifestNumbers,
+    convert::{OpenPrivate, convert},
+    sealed_log::SealedLog,
+    wal::log_error,
+};
 use crate::{
     BlockCache, LsmOptions, OnChange, Recovered, Sharing, Tree, TreeOptions,
-    backend::begin_database,
     manifest::Stored,
     open::{self, StoreFile},
 };
@@ -48,7 +52,11 @@ pub struct OpenedLog {
 
 /// Takes the lock of the database in `directory`, as the options say. A database that is to be shared is made, or
 /// converted, first: afterwards its file `STORE` exists and has the format of a shared one.
-pub fn enter(directory: &Path, options: &LsmOptions) -> Result<Entered, StorageError> {
+pub fn enter(
+    directory: &Path,
+    options: &LsmOptions,
+    open_private: &OpenPrivate<'_>,
+) -> Result<Entered, StorageError> {
     if options.read_only {
         let lock = open::lock(directory, options, LockMode::Shared)?;
         let store = open::read(directory, options)?;
@@ -61,11 +69,15 @@ pub fn enter(directory: &Path, options: &LsmOptions) -> Result<Entered, StorageE
             let store = open::read(directory, options)?;
             Ok(Entered { lock, store })
         }
-        Sharing::Shared | Sharing::Over(_) => enter_shared(directory, options),
+        Sharing::Shared | Sharing::Over(_) => enter_shared(directory, options, open_private),
     }
 }
 
-fn enter_shared(directory: &Path, options: &LsmOptions) -> Result<Entered, StorageError> {
+fn enter_shared(
+    directory: &Path,
+    options: &LsmOptions,
+    open_private: &OpenPrivate<'_>,
+) -> Result<Entered, StorageError> {
     let began = Instant::now();
     loop {
         let is_shared = || {
@@ -87,7 +99,7 @@ fn enter_shared(directory: &Path, options: &LsmOptions) -> Result<Entered, Stora
                 }
             }
             Ok(lock) => {
-                make_shared(directory, options)?;
+                make_shared(directory, options, open_private)?;
                 // Other processes may enter before this one does.
                 drop(lock);
             }
@@ -142,10 +154,14 @@ fn in_use_by(error: StorageError, directory: &Path, options: &LsmOptions) -> Sto
 }
 
 /// Makes the database in `directory`, for which this process has the exclusive lock, a shared one.
-fn make_shared(directory: &Path, options: &LsmOptions) -> Result<(), StorageError> {
+fn make_shared(
+    directory: &Path,
+    options: &LsmOptions,
+    open_private: &OpenPrivate<'_>,
+) -> Result<(), StorageError> {
     match open::read(directory, options)? {
         Some(store) if store.is_shared() => Ok(()),
-        Some(store) => convert(directory, options, store),
+        Some(store) => convert(directory, options, store, open_private),
         None => create(directory, options),
     }
 }
@@ -154,7 +170,7 @@ fn make_shared(directory: &Path, options: &LsmOptions) -> Result<(), StorageErro
 fn create(directory: &Path, options: &LsmOptions) -> Result<(), StorageError> {
     let mut options = options.clone();
     options.seal = open::seal(directory, &options)?;
-    let identity = begin_database(directory, &options)?;
+    let identity = open::begin(directory, &options)?;
     open::sync_names(directory, &options)?;
     let OpenedLog { log, .. } = open_log(directory, &options)?;
     if log.end().map_err(log_error)? > 1 {
@@ -228,8 +244,8 @@ pub fn check_log_exists(directory: &Path, options: &LsmOptions) -> Result<(), St
     }
 }
 
-/// Compares the tables, which hold everything before `point`, with the log: nothing is changed before they match. Returns
-/// whether the log still has what follows; otherwise the tables are older than what is trimmed.
+/// Compares the tables, which hold everything before `point`, with the log: nothing is changed before they match.
+/// Returns whether the log still has what follows; otherwise the tables are older than what is trimmed.
 fn check_point(
     directory: &Path,
     log: &dyn SharedLog,

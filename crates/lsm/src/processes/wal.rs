@@ -27,7 +27,7 @@ pub enum Wal {
     /// A private log: one process has the database open.
     Own(Box<Log>),
     /// A log that processes share. The layer above appends to it.
-    Shared(SharedWal),
+    Shared(Box<SharedWal>),
 }
 
 /// The shared log, as far as this process has applied it.
@@ -235,7 +235,7 @@ impl Wal {
     pub fn shared(&self) -> Option<&SharedWal> {
         match self {
             Self::Own(_) => None,
-            Self::Shared(wal) => Some(wal),
+            Self::Shared(wal) => Some(&**wal),
         }
     }
 

@@ -298,8 +298,11 @@ fn a_maintainer_that_gives_up_is_replaced() {
     let fails = Arc::new(AtomicBool::new(false));
     let is_due = fails.clone();
     let fault = move |call: Call, path: &Path| {
-        let is_tables = path.ends_with("tables");
-        match call == Call::SyncFolder && is_tables && is_due.load(Ordering::SeqCst) {
+        // The manifest may have its name in spite of the error.
+        let is_tables = path
+            .parent()
+            .is_some_and(|folder| folder.ends_with("tables"));
+        match call == Call::Rename && is_tables && is_due.load(Ordering::SeqCst) {
             true => Err(io::Error::other("an injected fault")),
             false => Ok(()),
         }

@@ -24,6 +24,7 @@ const GRACE: Duration = Duration::from_secs(60);
 struct VolatileLog {
     log: Mutex<MemoryLog>,
     synced: AtomicU64,
+    is_off: AtomicBool,
 }
 
 impl VolatileLog {
@@ -31,6 +32,14 @@ impl VolatileLog {
         Self {
             log: Mutex::new(MemoryLog::new(LogId(7), GRACE)),
             synced: AtomicU64::new(1),
+            is_off: AtomicBool::new(false),
+        }
+    }
+
+    fn check_power(&self) -> Result<(), LogError> {
+        match self.is_off.load(Ordering::SeqCst) {
+            true => Err(LogError::Refused("the power is gone".to_owned())),
+            false => Ok(()),
         }
     }
 
@@ -38,7 +47,7 @@ impl VolatileLog {
         self.log.lock().expect("no panic").clone()
     }
 
-    /// Keeps the synced records, and perhaps some others; returns the end.
+    /// Keeps the synced records, and perhaps some others; returns the end. The power is back then.
     fn lose_power(&self, random: &mut Random) -> Position {
         let (log, synced) = (self.log(), self.synced.load(Ordering::SeqCst));
         let end = log.end().expect("an end");
@@ -49,12 +58,14 @@ impl VolatileLog {
         }
         *self.log.lock().expect("no panic") = new;
         self.synced.store(kept, Ordering::SeqCst);
+        self.is_off.store(false, Ordering::SeqCst);
         kept
     }
 }
 
 impl SharedLog for VolatileLog {
     fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError> {
+        self.check_power()?;
         self.log().append(at, record)
     }
 
@@ -67,6 +78,7 @@ impl SharedLog for VolatileLog {
     }
 
     fn sync(&self, upto: Position) -> Result<(), LogError> {
+        self.check_power()?;
         self.synced.fetch_max(upto, Ordering::SeqCst);
         Ok(())
     }
@@ -109,8 +121,8 @@ impl SharedLog for VolatileLog {
     }
 }
 
-/// Writes some pairs; adds the contents behind each record to `states`. A commit whose outcome is unknown is in the log,
-/// whose appends never fail here.
+/// Writes some pairs; adds the contents behind each record to `states`. A commit whose outcome is unknown is in the
+/// log, whose appends never fail here.
 fn write(engine: &LsmEngine, random: &mut Random, step: u32, states: &mut Vec<Map>) {
     let Ok(mut transaction) = engine.begin() else {
         return;
@@ -194,13 +206,15 @@ fn a_loss_of_power_leaves_a_prefix_of_the_log() {
             live(&mut engines, &disk, &mut random, &mut states);
             assert_eq!(log.end().expect("an end"), states.len() as u64);
             commits += states.len();
-            if disk.is_off() {
+            let is_off = disk.is_off();
+            log.is_off.store(is_off, Ordering::SeqCst);
+            drop(engines);
+            if is_off {
                 cuts += 1;
                 let kept = log.lose_power(&mut random) as usize;
                 lost += states.len() - kept;
                 states.truncate(kept);
             }
-            drop(engines);
             disk.restart();
         }
         let engine = open();
