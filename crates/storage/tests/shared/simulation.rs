@@ -615,6 +615,9 @@ impl World {
 
     /// Compares everything that was reported with the log.
     fn check(&self) {
+        // First, because late appends may take effect during its calls.
+        let newest = self.common.open(Faults::default(), None);
+        let newest = newest.expect("the log has everything behind the newest checkpoint");
         let mut map = Map::new();
         let mut states = vec![map.clone()];
         let mut found: BTreeMap<u64, (Version, Entry)> = BTreeMap::new();
@@ -682,8 +685,6 @@ impl World {
             );
         }
         drop(ledger);
-        let newest = self.common.open(Faults::default(), None);
-        let newest = newest.expect("the log has everything behind the newest checkpoint");
         let rival = self.rival.process.lock().expect("no panic");
         let processes = self.processes.iter().flatten();
         for process in processes.chain([&*rival, &newest]) {
