@@ -150,8 +150,11 @@ impl CommitHook for Cache {
     }
 }
 
+/// Called with a key and its value; `None` for a deletion.
+type Writer<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
+
 /// Calls `write` with each write; 0 is a deletion.
-fn write(writes: &[(u64, u64)], write: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+fn write(writes: &[(u64, u64)], write: &mut Writer<'_>) {
     for (number, value) in writes {
         let bytes = value.to_be_bytes();
         write(&key(*number), (*value != 0).then_some(&bytes));
@@ -557,7 +560,7 @@ impl World {
             checkpoints: Checkpoints::default(),
             time: SimTime::default(),
             ledger: Arc::new(Mutex::new(ledger)),
-            limits_stream: seed % 4 == 0,
+            limits_stream: seed.is_multiple_of(4),
         };
         let mut world = Self {
             rival: Rival::new(&common),
