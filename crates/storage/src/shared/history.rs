@@ -197,8 +197,8 @@ impl History {
         GroupRecord::decode(record.content).map_err(|error| corrupt(&error))
     }
 
-    /// The last record among those applied for which `is_before` holds: it does for a beginning of the log. `None` if it
-    /// holds for none that is left.
+    /// The last record among those applied for which `is_before` holds: it does for a beginning of the log. `None` if
+    /// it holds for none that is left.
     fn last_where(
         &self,
         is_before: impl Fn(Version, u64) -> bool,
@@ -262,8 +262,8 @@ impl History {
         Ok(found.map_or(0, |found| found.head.first - 1).min(version))
     }
 
-    /// Calls `each` with the records from `from` on that were applied, until it returns `false`. Records that are trimmed
-    /// in the meantime are left out.
+    /// Calls `each` with the records from `from` on that were applied, until it returns `false`. Records that are
+    /// trimmed in the meantime are left out.
     fn for_each(
         &self,
         from: Position,

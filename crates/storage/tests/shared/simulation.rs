@@ -1,20 +1,20 @@
 //! Random histories of several engines on one faulty log, each deterministic by its seed.
 //!
-//! Transactions of all processes are open at once: they read, write and commit, and their change-stream entries say what
-//! they read and wrote. Processes load in bulk, read and trim the change stream, take checkpoints and trim the log; they
-//! crash between calls and within a call of the log, and are opened again. Within such a call another process, whose
-//! connection is good, commits, takes a checkpoint, and trims. Requests and answers are lost, late and duplicated; the
-//! log forgets what is trimmed. Afterwards the log alone is the truth:
+//! Transactions of all processes are open at once: they read, write and commit, and their change-stream entries say
+//! what they read and wrote. Processes load in bulk, read and trim the change stream, take checkpoints and trim the
+//! log; they crash between calls and within a call of the log, and are opened again. Within such a call another
+//! process, whose connection is good, commits, takes a checkpoint, and trims. Requests and answers are lost, late and
+//! duplicated; the log forgets what is trimmed. Afterwards the log alone is the truth:
 //! - every transaction in it read what all before it had written (serializable, in the order of the log);
-//! - one that was acknowledged is in it once, with its version; one that was refused is not; one with an unknown outcome
-//!   is at most once;
+//! - one that was acknowledged is in it once, with its version; one that was refused is not; one with an unknown
+//!   outcome is at most once;
 //! - a transaction that began after another one was acknowledged reads its writes (strict);
 //! - every process has the state of the log up to its version, and so has a cache that its hook keeps;
 //! - the change stream was read without gaps.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -226,7 +226,8 @@ struct Ended;
 
 impl Common {
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().expect("no panic")
+        // A process that is closed while a test fails is not to hide the failure.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn below(&self, limit: u64) -> u64 {
