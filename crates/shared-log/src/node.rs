@@ -34,8 +34,9 @@ pub trait StateMachine {
     /// A sentence, if the content cannot be applied. The node is unusable then.
     fn apply(&mut self, at: Position, hash: RecordHash, content: &[u8]) -> Result<(), String>;
 
-    /// Applies this node's record at `at`: `validated` is what the last call of [`StateMachine::validate`], for `group`,
-    /// has returned, and has content. A state machine that keeps what it has validated need not decode it again.
+    /// Applies this node's record at `at`: `validated` is what the last call of [`StateMachine::validate`], for
+    /// `group`, has returned, and has content. A state machine that keeps what it has validated need not decode it
+    /// again.
     ///
     /// # Errors
     /// As those of [`StateMachine::apply`].
@@ -336,8 +337,8 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         Ok(self.retried(|log| log.first())?)
     }
 
-    /// Appends one record with `content` at the next position. If the record of another node is there afterwards, applies
-    /// that one.
+    /// Appends one record with `content` at the next position. If the record of another node is there afterwards,
+    /// applies that one.
     fn append(&mut self, content: &[u8]) -> Result<Attempt, NodeError> {
         let record = Record {
             log: self.log.id(),

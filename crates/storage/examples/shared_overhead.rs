@@ -1,8 +1,8 @@
 //! What it costs one process to commit through a shared log: `cargo run --release -p isomer-storage --example
 //! shared_overhead -- [ROUNDS]`.
 //!
-//! Commits of one pair, buffered, and empty transactions that only begin and read, on engines in memory: local, over a log
-//! in memory, and over a log in a directory. Rounds of each kind alternate; medians are printed, in ns.
+//! Commits of one pair, buffered, and empty transactions that only begin and read, on engines in memory: local, over a
+//! log in memory, and over a log in a directory. Rounds of each kind alternate; medians are printed, in ns.
 
 use std::{error::Error, hint::black_box, sync::Arc, time::Instant};
 

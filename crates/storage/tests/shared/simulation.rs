@@ -1,20 +1,20 @@
 //! Random histories of several engines on one faulty log, each deterministic by its seed.
 //!
-//! Transactions of all processes are open at once: they read, write and commit, and their change-stream entries say what
-//! they read and wrote. Processes load in bulk, read and trim the change stream, take checkpoints and trim the log; they
-//! crash between calls and within a call of the log, and are opened again. Within such a call another process, whose
-//! connection is good, commits, takes a checkpoint, and trims. Requests and answers are lost, late and duplicated; the
-//! log forgets what is trimmed. Afterwards the log alone is the truth:
+//! Transactions of all processes are open at once: they read, write and commit, and their change-stream entries say
+//! what they read and wrote. Processes load in bulk, read and trim the change stream, take checkpoints and trim the
+//! log; they crash between calls and within a call of the log, and are opened again. Within such a call another
+//! process, whose connection is good, commits, takes a checkpoint, and trims. Requests and answers are lost, late and
+//! duplicated; the log forgets what is trimmed. Afterwards the log alone is the truth:
 //! - every transaction in it read what all before it had written (serializable, in the order of the log);
-//! - one that was acknowledged is in it once, with its version; one that was refused is not; one with an unknown outcome
-//!   is at most once;
+//! - one that was acknowledged is in it once, with its version; one that was refused is not; one with an unknown
+//!   outcome is at most once;
 //! - a transaction that began after another one was acknowledged reads its writes (strict);
 //! - every process has the state of the log up to its version, and so has a cache that its hook keeps;
 //! - the change stream was read without gaps.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -150,8 +150,11 @@ impl CommitHook for Cache {
     }
 }
 
+/// Called with a key and its value; `None` for a deletion.
+type Writer<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
+
 /// Calls `write` with each write; 0 is a deletion.
-fn write(writes: &[(u64, u64)], write: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+fn write(writes: &[(u64, u64)], write: &mut Writer<'_>) {
     for (number, value) in writes {
         let bytes = value.to_be_bytes();
         write(&key(*number), (*value != 0).then_some(&bytes));
@@ -223,7 +226,8 @@ struct Ended;
 
 impl Common {
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().expect("no panic")
+        // A process that is closed while a test fails is not to hide the failure.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn below(&self, limit: u64) -> u64 {
@@ -557,7 +561,7 @@ impl World {
             checkpoints: Checkpoints::default(),
             time: SimTime::default(),
             ledger: Arc::new(Mutex::new(ledger)),
-            limits_stream: seed % 4 == 0,
+            limits_stream: seed.is_multiple_of(4),
         };
         let mut world = Self {
             rival: Rival::new(&common),
@@ -615,6 +619,9 @@ impl World {
 
     /// Compares everything that was reported with the log.
     fn check(&self) {
+        // First, because late appends may take effect during its calls.
+        let newest = self.common.open(Faults::default(), None);
+        let newest = newest.expect("the log has everything behind the newest checkpoint");
         let mut map = Map::new();
         let mut states = vec![map.clone()];
         let mut found: BTreeMap<u64, (Version, Entry)> = BTreeMap::new();
@@ -677,13 +684,11 @@ impl World {
             };
             assert!(
                 part.trimmed <= limit,
-                "nobody trimmed up to {}",
+                "no process trimmed up to {}",
                 part.trimmed
             );
         }
         drop(ledger);
-        let newest = self.common.open(Faults::default(), None);
-        let newest = newest.expect("the log has everything behind the newest checkpoint");
         let rival = self.rival.process.lock().expect("no panic");
         let processes = self.processes.iter().flatten();
         for process in processes.chain([&*rival, &newest]) {
