@@ -26,7 +26,7 @@ pub struct DirectoryLog {
 
 #[derive(Debug)]
 enum Access {
-    Shared(Appending),
+    Shared(Box<Appending>),
     ReadOnly(Following),
 }
 
@@ -47,7 +47,7 @@ impl DirectoryLog {
         let (manifest, access) = match options.mode {
             Mode::Shared => {
                 let (manifest, appending) = Appending::open(folder, options)?;
-                (manifest, Access::Shared(appending))
+                (manifest, Access::Shared(Box::new(appending)))
             }
             Mode::ReadOnly => {
                 let following = Following::open(folder, options)?;

@@ -130,8 +130,13 @@ pub(super) struct Page {
     /// This process.
     pid: u64,
     /// The last end that matched the check of the page, so that it need not be compared again.
-    checked_end: AtomicU64,
+    checked_end: CacheLine,
 }
+
+/// A word that threads change often, apart from those that they only read.
+#[derive(Debug)]
+#[repr(align(64))]
+struct CacheLine(AtomicU64);
 
 impl Page {
     pub(super) fn new(shared: SharedPage, id: LogId) -> Self {
@@ -139,7 +144,7 @@ impl Page {
             shared,
             id,
             pid: std::process::id().into(),
-            checked_end: AtomicU64::new(0),
+            checked_end: CacheLine(AtomicU64::new(0)),
         }
     }
 
@@ -187,20 +192,20 @@ impl Page {
         if before == 0 || before != self.load(Word::Check) {
             return Some(state);
         }
-        let is_valid = before == self.check(&state);
-        if is_valid {
-            self.checked_end.store(state.tail.position, Relaxed);
-        }
-        is_valid.then_some(state)
+        (before == self.check(&state)).then_some(state)
     }
 
     /// The position after the last record: that of [`Page::glance`]. One load while it does not change.
     pub(super) fn end(&self) -> Option<Position> {
         let end = self.load(Word::End);
-        match end == self.checked_end.load(Relaxed) && end != 0 {
-            true => Some(end),
-            false => self.glance().map(|state| state.tail.position),
+        if end == self.checked_end.0.load(Relaxed) && end != 0 {
+            return Some(end);
         }
+        let end = self.glance()?.tail.position;
+        if self.load(Word::Check) != 0 {
+            self.checked_end.0.store(end, Relaxed);
+        }
+        Some(end)
     }
 
     fn loaded(&self) -> State {
@@ -321,13 +326,9 @@ impl Page {
         self.store(Word::Busy, is_busy.into());
     }
 
-    /// Counts a sync that is asked for, and wakes the thread that gathers them if they are complete.
-    pub(super) fn ask_for_sync(&self) {
-        self.word(Word::Asked).fetch_add(1, SeqCst);
-        // A thread that gathers after this count finds it. The size of the group does not change while it gathers.
-        if self.is_group_complete(&self.last_sync()) {
-            self.sync_asked().ring();
-        }
+    /// Counts a sync that is asked for; returns the number of them.
+    pub(super) fn ask_for_sync(&self) -> u64 {
+        self.word(Word::Asked).fetch_add(1, SeqCst).wrapping_add(1)
     }
 
     /// Whether as many threads have asked for a sync since `last` began as for that one.
@@ -378,14 +379,9 @@ impl Page {
         self.shared.bell(2)
     }
 
-    /// Rung when a sync is asked for.
-    pub(super) fn sync_asked(&self) -> Bell<'_> {
-        self.shared.bell(3)
-    }
-
     /// Rung when the number that users raise is raised.
     pub(super) fn manifest_raised(&self) -> Bell<'_> {
-        self.shared.bell(4)
+        self.shared.bell(3)
     }
 
     /// The word that says `number`. One word has both, so that it changes at once.
