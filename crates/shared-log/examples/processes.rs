@@ -1,5 +1,5 @@
-//! Measures the log in a directory: appends a second, syncs a record, how soon another process sees a record, and how long
-//! opening takes.
+//! Measures the log in a directory: appends a second, syncs a record, how soon another process sees a record, and how
+//! long opening takes.
 //!
 //! ```sh
 //! cargo run --release -p isomer-shared-log --example processes -- [seconds of each run] [folder]

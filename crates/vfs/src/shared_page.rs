@@ -39,8 +39,8 @@ impl SharedPage {
     /// processor's page.
     ///
     /// # Errors
-    /// `InvalidData` if the file has another size, `StorageFull` if there is no space for it, `Unsupported` where this crate cannot share memory, and those of the
-    /// file system.
+    /// `InvalidData` if the file has another size, `StorageFull` if there is no space for it, `Unsupported` where this
+    /// crate cannot share memory, and those of the file system.
     pub fn open(path: &Path, bytes: usize) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -125,8 +125,8 @@ impl Bell<'_> {
         }
     }
 
-    /// Wakes one of the waiting threads, if there is one: for what only one of them can have. If that thread ends before
-    /// it has rung for the next one, the others are not woken, so that they have to look now and then.
+    /// Wakes one of the waiting threads, if there is one: for what only one of them can have. If that thread ends
+    /// before it has rung for the next one, the others are not woken, so that they have to look now and then.
     pub fn ring_one(self) {
         if self.called() && crate::platform::system::wake(&self.0.rung, 1) > 0 {
             // There may be others.

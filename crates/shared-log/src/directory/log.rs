@@ -79,7 +79,7 @@ impl DirectoryLog {
         }
     }
 
-    /// A number that users of the log raise when they have made something durable beside it that others should read: a
+    /// A number that users of the log raise when they have made another file durable that all processes should read: a
     /// manifest. One load of shared memory.
     ///
     /// It does not go back while any process has the log open, and the first process that opens the log sets it to 0:

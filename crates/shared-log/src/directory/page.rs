@@ -10,7 +10,8 @@
 //!     15  their number when the last one began      16  threads that asked for it        17  how long it took, in ns
 //!     18  the favoured process; 0: none             19  not 0: it is within an append
 //!     20  number that users of the log raise (their manifest), and its check
-//!     21  the *scan start*: position     22  segment     23  offset     24  hash of the frame before     25  check of 21 to 24
+//!     21  the *scan start*: position        22  its segment        23  its offset
+//!     24  hash of the frame before it           25  check of the words 2, 3 and 21 to 24
 //! from 64 on, eight words (a cache line) for each process:
 //!      0  its number; 0: free; the highest bit is set while a process enters itself here
 //!      1  when it started     2  the numbering of processes     3  it has applied the records below this position
@@ -22,9 +23,9 @@
 //! words 11 and 12 are a *receipt* in addition. The system writes the page to the disk at some time after they were
 //! stored, and the records below were durable before that: a log that ends earlier has lost records.
 //!
-//! The records below the scan start were durable, too, before it was stored. A process that opens the log looks for its end
-//! from there on, instead of from the begin of a segment. The record at the scan start was durable as well, so that it is
-//! compared again, and a log that lost its end is noticed.
+//! The records below the scan start, and the one there, were durable, too, before it was stored. A process that opens
+//! the log looks for its end from there on, instead of from the begin of a segment. The record at the scan start is
+//! compared again, so that a log that lost its end is noticed.
 //!
 //! Word 20 and the processes are about the processes that have the log open: the first one that opens it clears them.
 
@@ -430,8 +431,8 @@ impl Page {
     }
 }
 
-/// The scan start in the page of `folder`, which is read as a file: for a process that maps and writes nothing. `None` if
-/// there is none.
+/// The scan start in the page of `folder`, which is read as a file: for a process that maps and writes nothing. `None`
+/// if there is none.
 pub(super) fn read_scan_start(folder: &Path, id: LogId) -> Option<Cursor> {
     let mut bytes = [0; FIRST_PROCESS * 8];
     let mut file = File::open(folder.join(NAME)).ok()?;
