@@ -142,8 +142,8 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
                 create: options.create && !options.read_only,
                 read_only: options.read_only,
                 sharing: match options.sharing {
-                    Sharing::Exclusive => isomer_lsm::Sharing::Exclusive,
-                    Sharing::Shared => isomer_lsm::Sharing::Shared,
+                    Sharing::Exclusive => isomer_lsm::LogSharing::Exclusive,
+                    Sharing::Shared => isomer_lsm::LogSharing::Shared,
                 },
                 cache_bytes: sizes.cache_bytes,
                 spare_memory: sizes

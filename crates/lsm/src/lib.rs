@@ -48,7 +48,7 @@ pub use ingest::{Ingestion, NextKey};
 pub use levels::{Decided, Levels, check::LevelStatistics, cursor::RunCursor};
 pub use memtable::{Committer, Memtable, MemtableCursor};
 pub use merge::MergeCursor;
-pub use options::{Clock, LsmOptions, Random, Retention, Sharing};
+pub use options::{Clock, LogSharing, LsmOptions, Random, Retention};
 pub use processes::ManifestNumbers;
 pub use range_tombstones::{RangeTombstones, Span};
 pub use table::{builder::TableOptions, sealed::Pace};

@@ -23,7 +23,7 @@ pub struct LsmOptions {
     /// Opens without writing anything; commits are refused.
     pub read_only: bool,
     /// Whether other processes may have the database open at the same time.
-    pub sharing: Sharing,
+    pub sharing: LogSharing,
     /// What other processes of a shared database see of this one, such as `server`: its first 16 bytes.
     pub process_kind: String,
     /// The disk with the files.
@@ -72,7 +72,7 @@ pub struct LsmOptions {
 
 /// Whether several processes may have a database open.
 #[derive(Clone, Debug, Default)]
-pub enum Sharing {
+pub enum LogSharing {
     /// One process that writes, or several that only read. A database that was shared before stays in its format: its
     /// commits go through the shared log.
     #[default]
@@ -104,7 +104,7 @@ impl Default for LsmOptions {
         Self {
             create: true,
             read_only: false,
-            sharing: Sharing::Exclusive,
+            sharing: LogSharing::Exclusive,
             process_kind: "library".to_owned(),
             disk: Arc::new(RealDisk),
             key: None,

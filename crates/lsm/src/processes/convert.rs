@@ -19,7 +19,7 @@ use super::{
     wal::log_error,
 };
 use crate::{
-    LsmOptions, Sharing,
+    LogSharing, LsmOptions,
     backup::remove_folder,
     log::Log,
     manifest::Stored,
@@ -54,7 +54,7 @@ pub fn convert(
 ) -> Result<(), StorageError> {
     let disk = &*options.disk;
     let alone = LsmOptions {
-        sharing: Sharing::Exclusive,
+        sharing: LogSharing::Exclusive,
         background: false,
         ..options.clone()
     };

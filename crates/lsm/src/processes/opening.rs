@@ -19,7 +19,7 @@ use super::{
     wal::log_error,
 };
 use crate::{
-    BlockCache, LsmOptions, OnChange, Recovered, Sharing, Tree, TreeOptions,
+    BlockCache, LogSharing, LsmOptions, OnChange, Recovered, Tree, TreeOptions,
     manifest::Stored,
     open::{self, StoreFile},
 };
@@ -63,13 +63,13 @@ pub fn enter(
         return Ok(Entered { lock, store });
     }
     match options.sharing {
-        Sharing::Exclusive => {
+        LogSharing::Exclusive => {
             let lock = open::lock(directory, options, LockMode::Exclusive);
             let lock = lock.map_err(|error| in_use_by(error, directory, options))?;
             let store = open::read(directory, options)?;
             Ok(Entered { lock, store })
         }
-        Sharing::Shared | Sharing::Over(_) => enter_shared(directory, options, open_private),
+        LogSharing::Shared | LogSharing::Over(_) => enter_shared(directory, options, open_private),
     }
 }
 
@@ -193,7 +193,7 @@ fn create(directory: &Path, options: &LsmOptions) -> Result<(), StorageError> {
 
 /// Opens the shared log of a database; creates it if it does not exist and the options allow to write.
 pub fn open_log(directory: &Path, options: &LsmOptions) -> Result<OpenedLog, StorageError> {
-    if let Sharing::Over(log) = &options.sharing {
+    if let LogSharing::Over(log) = &options.sharing {
         let log = log.clone();
         return Ok(OpenedLog { log, numbers: None });
     }
@@ -227,7 +227,7 @@ fn sealed(log: Arc<dyn SharedLog>, seal: &Seal) -> Arc<dyn SharedLog> {
 
 /// Refuses a database whose shared log is missing: opening would make an empty one.
 pub fn check_log_exists(directory: &Path, options: &LsmOptions) -> Result<(), StorageError> {
-    if let Sharing::Over(_) = options.sharing {
+    if let LogSharing::Over(_) = options.sharing {
         return Ok(());
     }
     let path = directory.join(open::SHARED).join("manifest");

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use isomer_lsm::{LsmEngine, LsmOptions, Sharing};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions};
 use isomer_storage::{
     Durability, Engine, KeyRange, Order,
     conformance::{ALL, scan},
@@ -129,7 +129,7 @@ fn check_format(name: &str, key: Option<MasterKey>, is_shared: bool) {
         };
         write(&LsmEngine::open(&path, made.clone()).unwrap());
         if is_shared {
-            let sharing = Sharing::Shared;
+            let sharing = LogSharing::Shared;
             drop(LsmEngine::open(&path, LsmOptions { sharing, ..made }).unwrap());
         }
         let target = kept().join(name);
@@ -216,7 +216,7 @@ fn the_file_of_format_3_is_as_specified() {
     let folder = tempfile::tempdir().unwrap();
     let options = LsmOptions {
         create: true,
-        sharing: Sharing::Shared,
+        sharing: LogSharing::Shared,
         random: Arc::new(|| 0x0102_0304_0506_0708),
         ..options(None)
     };

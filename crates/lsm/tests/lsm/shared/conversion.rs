@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_lsm::{LsmEngine, LsmOptions, Sharing};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions};
 use isomer_shared_log::{LogId, MemoryLog};
 use isomer_storage::{Durability, Engine, StreamEntry, Version};
 use isomer_vfs::{Disk, Loss, OpenMode, SimDisk};
@@ -19,7 +19,7 @@ use super::{Ending, Map, all, assert_sound, commit, open, small};
 
 fn exclusive(options: &LsmOptions) -> LsmOptions {
     LsmOptions {
-        sharing: Sharing::Exclusive,
+        sharing: LogSharing::Exclusive,
         ..options.clone()
     }
 }
@@ -194,7 +194,7 @@ fn the_power_may_be_lost_at_any_change() {
             let disk = SimDisk::new();
             let options = |log: &MemoryLog| LsmOptions {
                 disk: Arc::new(disk.clone()),
-                sharing: Sharing::Over(Arc::new(log.clone())),
+                sharing: LogSharing::Over(Arc::new(log.clone())),
                 ..options(&now)
             };
             let new_log = || MemoryLog::new(LogId(9), Duration::from_secs(60));

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_lsm::{LsmEngine, LsmOptions, Sharing, backup::Point};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions, backup::Point};
 use isomer_storage::{
     Durability, Engine, KeyRange, Order, StorageError,
     conformance::{ALL, Random, scan},
@@ -211,7 +211,7 @@ fn who_excludes_whom() {
     let folder = tempfile::tempdir().expect("a folder");
     let shared = small(false);
     let exclusive = LsmOptions {
-        sharing: Sharing::Exclusive,
+        sharing: LogSharing::Exclusive,
         ..shared.clone()
     };
     let read_only = LsmOptions {
@@ -513,7 +513,7 @@ fn an_encrypted_database_is_shared() {
     );
     assert!(refused.is_err());
     let alone = LsmOptions {
-        sharing: Sharing::Exclusive,
+        sharing: LogSharing::Exclusive,
         ..options
     };
     assert_eq!(all(&open(&copy, &alone)).len(), 3);
@@ -569,7 +569,7 @@ fn copies_and_backups() {
     let copy = folder.path().join("copy");
     second.checkpoint(&copy).expect("copied");
     let alone = LsmOptions {
-        sharing: Sharing::Exclusive,
+        sharing: LogSharing::Exclusive,
         ..options.clone()
     };
     let copied = open(&copy, &alone);

@@ -9,7 +9,7 @@ mod turns;
 
 use std::sync::Arc;
 
-use isomer_lsm::{LsmEngine, LsmOptions, Sharing};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions};
 use isomer_storage::{
     Durability, Engine, Read,
     conformance::{ALL, scan},
@@ -27,7 +27,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Memtables of a few pages, so that flushes and adoptions happen all the time.
 fn small(background: bool) -> LsmOptions {
     LsmOptions {
-        sharing: Sharing::Shared,
+        sharing: LogSharing::Shared,
         segment_bytes: 64 << 10,
         memtable_bytes: 48 << 10,
         blob_threshold_bytes: 500,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_lsm::{LsmEngine, LsmOptions, Sharing};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions};
 use isomer_shared_log::{Append, LogError, LogId, MemoryLog, Position, SharedLog};
 use isomer_storage::{Durability, Engine, StorageError, conformance::Random};
 use isomer_vfs::{Loss, SimDisk};
@@ -186,7 +186,7 @@ fn a_loss_of_power_leaves_a_prefix_of_the_log() {
         let log = Arc::new(VolatileLog::new());
         let options = LsmOptions {
             disk: Arc::new(disk.clone()),
-            sharing: Sharing::Over(log.clone()),
+            sharing: LogSharing::Over(log.clone()),
             memtable_bytes: 16 << 10,
             ..small(false)
         };

@@ -226,7 +226,7 @@ fn with(options: SubjectOptions, count: usize, background: bool) -> Box<dyn Subj
 fn usual(options: SubjectOptions) -> Box<dyn Subject> {
     let options = LsmOptions {
         max_transaction_bytes: options.max_transaction_bytes,
-        sharing: isomer_lsm::Sharing::Shared,
+        sharing: isomer_lsm::LogSharing::Shared,
         ..LsmOptions::default()
     };
     Box::new(Several::new(1, options))
