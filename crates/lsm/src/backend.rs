@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_shared_log::SharedLog;
+use isomer_shared_log::{LogProcess, SharedLog};
 use isomer_storage::sync::{MutexGuard, RwLock};
 use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, MAX_KEY_BYTES, MAX_VALUE_BYTES,
@@ -28,7 +28,7 @@ use crate::{
     manifest::{MANIFEST, Stored, Whole},
     memtable::{Chunks, Committer, Memtable},
     open,
-    processes::{self, Entered, Lease, OpenedLog, SharedWal, Taken, Wal},
+    processes::{self, Entered, Lease, LeaseOutcome, OpenedLog, SharedWal, Wal},
     state::{LsmView, Shared, State},
     tree::LiveFile,
 };
@@ -74,7 +74,7 @@ impl LsmBackend {
         }
     }
 
-    /// Opens a database with a log of its own, which is locked; `store` is `None` if it is still to be made.
+    /// Opens a database with a private log, which is locked; `store` is `None` if it is still to be made.
     pub fn open_own(
         directory: &Path,
         mut options: LsmOptions,
@@ -166,7 +166,7 @@ impl LsmBackend {
         processes::check_log_exists(directory, &options)?;
         let OpenedLog { log, numbers } = processes::open_log(directory, &options)?;
         let lease = Lease::new(options.disk.clone(), directory);
-        let maintains = !options.read_only && lease.try_take()? == Taken::Here;
+        let maintains = !options.read_only && lease.try_take()? == LeaseOutcome::Here;
         let base = Base::new(&options);
         let mut tree_options = base.tree_options(directory, &options);
         (tree_options.database, tree_options.shared) = (store.identity, true);
@@ -256,7 +256,7 @@ impl LsmBackend {
         })
     }
 
-    /// The log of its own.
+    /// The private log.
     pub fn own_log(&self) -> Result<&Log, StorageError> {
         self.core.wal.own()
     }
@@ -277,6 +277,14 @@ impl LsmBackend {
     /// Follows the process that maintains the tables, or takes over, as a background thread does if there are threads.
     pub fn follow(&self) -> Result<(), StorageError> {
         self.core.follow()
+    }
+
+    /// The processes that share the database, as far as they can be seen, and the one that maintains the tables.
+    pub fn processes(&self) -> (Vec<LogProcess>, Option<u32>) {
+        match self.core.wal.shared() {
+            Some(wal) => (wal.processes(), wal.lease.holder()),
+            None => (Vec::new(), None),
+        }
     }
 
     /// Whether this process maintains the tables.
@@ -895,8 +903,7 @@ impl Backend for LsmBackend {
         let core = &*self.core;
         let Some(wal) = core.wal.shared() else {
             return Err(StorageError::Unavailable(
-                "this database was opened with a log of its own: open it as a shared one"
-                    .to_owned(),
+                "this database was opened with a private log: open it as a shared one".to_owned(),
             ));
         };
         let _writer = core.writer.lock();
@@ -1185,7 +1192,7 @@ impl Drop for LsmBackend {
                 let _ = log.close();
             }
         }
-        // Another process may take over, whoever still holds views of this one.
+        // Another process may take over, also while views of this engine are held.
         if self.core.wal.shared().is_some() {
             self.core.end_maintenance();
         }

@@ -191,10 +191,11 @@ impl Core {
 
     /// Lets another process maintain the tables, once no flush and no compaction writes to them.
     pub fn end_maintenance(&self) {
-        self.tree.stop();
+        self.tree.set_yields(true);
         let _flushing = self.flushing.lock();
         let _compacting = self.tree.compacting.lock();
         self.tree.end_maintenance();
+        self.tree.set_yields(false);
         if let Some(wal) = self.wal.shared() {
             wal.lease.release();
         }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use isomer_shared_log::LogProcess;
+
 use isomer_storage::{LogRetention, Optimistic, SharedOptions, StorageError, delegate_engine};
 
 use isomer_vfs::Seal;
@@ -83,22 +85,34 @@ impl LsmEngine {
         target: &Path,
         identity: u128,
     ) -> Result<Copied, StorageError> {
-        // What other processes have committed is applied first.
-        drop(self.engine.snapshot()?);
+        self.catch_up()?;
         self.engine.backend().checkpoint_as(target, identity)
     }
 
     /// Flushes all commits to tables, and removes what the log no longer needs. If another process maintains the tables
     /// of a shared database, waits until that one has.
     pub fn flush(&self) -> Result<(), StorageError> {
+        self.catch_up()?;
         self.engine.backend().flush()?;
         self.engine.trim_log()
+    }
+
+    /// Applies what other processes have committed.
+    fn catch_up(&self) -> Result<(), StorageError> {
+        self.engine.snapshot().map(drop)
     }
 
     /// In a shared database: adopts tables that another process has published, and takes over if the process that
     /// maintained them has ended. A background thread does this if there are threads.
     pub fn follow(&self) -> Result<(), StorageError> {
+        self.catch_up()?;
         self.engine.backend().follow()
+    }
+
+    /// The processes that have a shared database open for writing, and the id of the one that maintains its tables.
+    /// For people: nothing depends on it.
+    pub fn processes(&self) -> (Vec<LogProcess>, Option<u32>) {
+        self.engine.backend().processes()
     }
 
     /// Whether this process flushes and compacts: always, unless another one of a shared database does.

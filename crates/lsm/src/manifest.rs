@@ -19,7 +19,7 @@
 //! One file defines what belongs together: a table, a blob file or a log segment that it names and that is
 //! missing or was replaced is detected, whatever other files were replaced. Format 1, of version 0.1.0, does
 //! not name segments; it is not written any more. Format 3 belongs to a database whose log is shared by several
-//! processes; databases with a log of their own are written in format 2.
+//! processes; databases with a private log are written in format 2.
 //!
 //! A table of 32 MiB takes about 150 bytes here, so a change costs far less than the data it refers to.
 
@@ -65,7 +65,7 @@ pub(crate) struct Stored {
     pub(crate) jobs: Vec<Job>,
     /// The other files of the database; `None` in format 1.
     pub(crate) whole: Option<Whole>,
-    /// The place in the shared log behind everything in the tables; `None` where the database has a log of its own.
+    /// The place in the shared log behind everything in the tables; `None` where the database has a private log.
     pub(crate) log_point: Option<LogPoint>,
 }
 
@@ -567,6 +567,43 @@ mod tests {
         let bytes = first_format.encode(7, &seal);
         assert_eq!(bytes[16], 1);
         assert_eq!(Stored::decode(&bytes, &seal).unwrap(), first_format);
+    }
+
+    /// The bytes of the smallest manifest of a shared database, one by one.
+    #[test]
+    fn the_third_format_is_as_specified() {
+        let stored = Stored {
+            sequence: 5,
+            next_file: 1,
+            next_run: 1,
+            flushed: 300,
+            whole: Some(Whole {
+                database: 9,
+                links: Links::new(),
+            }),
+            log_point: Some(LogPoint {
+                next: 130,
+                hash: 0x1112_1314_1516_1718,
+            }),
+            ..Stored::default()
+        };
+        let mut expected = b"IsomerDB tables\n".to_vec();
+        expected.extend_from_slice(&[3, 0, 0, 0, 0, 0, 0, 0]); // format, 0
+        expected.extend_from_slice(&[5, 0, 0, 0, 0, 0, 0, 0]); // sequence
+        expected.push(7); // identity of the file
+        expected.extend_from_slice(&[0; 15]);
+        expected.extend_from_slice(&[37, 0, 0, 0, 0, 0, 0, 0]); // length
+        // Next file, next run, flushed, first segment, no ingestion, collected, no blobs, no levels, no jobs.
+        expected.extend_from_slice(&[1, 1, 0xac, 2, 0, 0, 0, 0, 0, 0]);
+        expected.push(9); // identity of the database
+        expected.extend_from_slice(&[0; 15]);
+        expected.push(0); // no segments
+        expected.extend_from_slice(&[0x82, 1]); // position in the shared log
+        expected.extend_from_slice(&[0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
+        let sum = xxh3_64(&expected);
+        expected.extend_from_slice(&sum.to_le_bytes());
+        assert_eq!(stored.encode(7, &Seal::plain()), expected);
+        assert_eq!(Stored::decode(&expected, &Seal::plain()), Ok(stored));
     }
 
     #[test]

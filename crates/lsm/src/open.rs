@@ -38,7 +38,7 @@ pub const LOG: &str = "log";
 pub const SHARED: &str = "shared";
 pub const TABLES: &str = "tables";
 const MAGIC: [u8; 8] = *b"isomerST";
-/// The format of a database with a log of its own.
+/// The format of a database with a private log.
 pub const OWN_LOG: u32 = 2;
 /// The format of a database whose log processes share.
 pub const SHARED_LOG: u32 = 3;

@@ -24,6 +24,8 @@ pub struct LsmOptions {
     pub read_only: bool,
     /// Whether other processes may have the database open at the same time.
     pub sharing: Sharing,
+    /// What other processes of a shared database see of this one, such as `server`: its first 16 bytes.
+    pub process_kind: String,
     /// The disk with the files.
     pub disk: Arc<dyn Disk>,
     /// The key of an encrypted database; also encrypts one that is created.
@@ -103,6 +105,7 @@ impl Default for LsmOptions {
             create: true,
             read_only: false,
             sharing: Sharing::Exclusive,
+            process_kind: "library".to_owned(),
             disk: Arc::new(RealDisk),
             key: None,
             seal: Seal::plain(),

@@ -248,6 +248,8 @@ pub struct Tree {
     pub(crate) flushed_bytes: AtomicU64,
     doomed: Mutex<Vec<Doomed>>,
     stop: AtomicBool,
+    /// Whether compactions stop so that another process can maintain the tables.
+    yields: AtomicBool,
     /// Whether this process may write the manifest, and remove files.
     maintains: AtomicBool,
     on_change: OnChange,
@@ -341,6 +343,7 @@ impl Tree {
             flushed_bytes: AtomicU64::new(0),
             doomed: Mutex::default(),
             stop: AtomicBool::new(false),
+            yields: AtomicBool::new(false),
             maintains: AtomicBool::new(writes),
             on_change,
         };
@@ -602,6 +605,7 @@ impl Tree {
             if flushed.log_point.next > levels.log_point.next {
                 levels.log_point = flushed.log_point;
             }
+            let collected = self.collected(collected, levels.flushed);
             levels.collected_below = levels.collected_below.max(collected);
             levels.add_blobs(&self.files, &written.blobs)
         })
@@ -640,6 +644,20 @@ impl Tree {
     /// Makes compactions stop at the next key, so that background work can end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Versions below which may lack entries, once tables up to `flushed` have only those that are readable from `from`
+    /// on. A process that has applied less than the maintainer must not wait for versions that the tables do not have.
+    pub(crate) fn collected(&self, from: Version, flushed: Version) -> Version {
+        match self.files.options.shared {
+            true => from.min(flushed),
+            false => from,
+        }
+    }
+
+    /// Makes compactions stop at the next key while `yields`.
+    pub(crate) fn set_yields(&self, yields: bool) {
+        self.yields.store(yields, Ordering::Relaxed);
     }
 
     /// Leaves the tables to another process. No compaction and no flush is running: they would write files.
@@ -735,7 +753,7 @@ impl Tree {
     }
 
     pub(crate) fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.yields.load(Ordering::Relaxed)
     }
 
     /// The current files of the levels, by name, and the manifest's contents. The files stay while the levels

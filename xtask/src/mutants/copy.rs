@@ -41,11 +41,15 @@ pub const BUILT: &[&str] = &[
     "isomer-replication",
     "--package",
     "isomer-shared-log",
+    "--package",
+    "isomer-storage",
     "--lib",
     "--test",
     "simdisk",
     "--test",
     "nodes",
+    "--test",
+    "shared",
 ];
 
 /// Brings the copy up to date and returns its manifest. Files that do not change keep their time, so that cargo builds

@@ -155,7 +155,8 @@ impl Tree {
                     *run = Arc::new(Run::new(run.id, kept.collect()));
                 }
             }
-            levels.collected_below = levels.collected_below.max(readable.from);
+            let collected = self.collected(readable.from, levels.flushed);
+            levels.collected_below = levels.collected_below.max(collected);
             Ok(())
         })?;
         Ok(true)
@@ -313,7 +314,8 @@ impl Tree {
                     None => false,
                 }
             });
-            levels.collected_below = levels.collected_below.max(readable.from);
+            let collected = self.collected(readable.from, levels.flushed);
+            levels.collected_below = levels.collected_below.max(collected);
             levels.add_blobs(&self.files, &written.blobs)
         })?;
         Ok(())

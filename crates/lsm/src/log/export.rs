@@ -1,4 +1,4 @@
-//! Writing closed segments of a log that is a copy: of a shared log, for a database of its own.
+//! Writing closed segments of a log that is a copy: of a shared log, for an independent database.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,9 +1,9 @@
-//! Converting a database with a log of its own into a shared one.
+//! Converting a database with a private log into a shared one.
 //!
 //! 1. All commits go into tables.
 //! 2. What the log still has of the change stream, and the times of its commits, are written to a new shared log.
 //! 3. The manifest gets the format with the place behind them.
-//! 4. The file `STORE` gets the format of a shared database. Up to here the database is one with its own log: an attempt
+//! 4. The file `STORE` gets the format of a shared database. Up to here the database is one with its private log: an attempt
 //!    that ends earlier is repeated, and the database can also be opened as before.
 //! 5. The log is removed, by the first process that maintains the tables.
 
@@ -53,7 +53,7 @@ pub fn convert(
     if log.end().map_err(log_error)? > 1 {
         return Err(damaged(
             directory,
-            "it has a log of its own, and a shared log with records",
+            "it has a private log, and a shared log with records",
         ));
     }
     let point = write_history(&backend, &*log, &options)?;
@@ -72,7 +72,7 @@ pub fn convert(
     open::create(directory, &options, store.identity, open::SHARED_LOG)
 }
 
-/// Writes what the own log still has to the shared log, and returns the place behind it.
+/// Writes what the private log still has to the shared log, and returns the place behind it.
 fn write_history(
     backend: &LsmBackend,
     log: &dyn SharedLog,
@@ -192,7 +192,7 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Ends the log at `version`, also if the own log has none of the last commits.
+    /// Ends the log at `version`, also if the private log lacks the last commits.
     fn finish(
         mut self,
         version: Version,
@@ -200,7 +200,7 @@ impl History<'_> {
         time_ms: u64,
     ) -> Result<LogPoint, StorageError> {
         if version > 0 {
-            // What the own log does not have has no entry in the change stream.
+            // What the private log does not have has no entry in the change stream.
             let before = Watermarks {
                 without_entries: self.watermarks.without_entries.max(trimmed),
                 ..self.watermarks

@@ -1,4 +1,4 @@
-//! Copying a shared database: the copy has a log of its own, with what the shared one still has.
+//! Copying a shared database: the copy has a private log, with what the shared one still has.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub(super) fn each_record(
     Ok(())
 }
 
-/// Writes the commits up to `upto`, which are applied, as a log of its own into the folder `target`. Returns its
+/// Writes the commits up to `upto`, which are applied, as a private log into the folder `target`. Returns its
 /// segments.
 pub fn copy_log(
     core: &Core,

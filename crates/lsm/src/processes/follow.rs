@@ -7,7 +7,7 @@ use std::{
 
 use isomer_storage::{StorageError, Version};
 
-use super::{SharedWal, Taken};
+use super::{LeaseOutcome, SharedWal};
 use crate::{
     core::{Core, no_memory},
     memtable::Memtable,
@@ -20,13 +20,16 @@ const MIN_ASKING: usize = 2;
 /// Sealed memtables that a follower keeps before its writers wait.
 const MAX_SEALED: usize = 8;
 /// How long a follower waits for the maintainer before it reports an error.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The pause between two looks while waiting.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 /// The least pause between two looks of the background thread.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 /// How often an idle process looks: whether the maintainer has ended, or has published tables that free disk space.
 const IDLE_PAUSE: Duration = Duration::from_secs(10);
+/// A process that has applied nothing for this long, although the log has more, lets another one maintain the tables: its
+/// part above this engine may have failed.
+const MAX_LAG: Duration = Duration::from_secs(10);
 /// How often a maintainer with unflushed commits looks whether it is asked to flush.
 const ASKED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -60,8 +63,12 @@ impl Core {
         if wal.may_be_newer(self.tree.sequence()) {
             self.adopt_newer(wal)?;
         }
-        if !self.options.read_only && !self.is_poisoned() && wal.lease.try_take()? == Taken::Here {
-            // Nobody else writes the manifest from here on. Until this process has applied everything that is in its
+        if !self.options.read_only
+            && !self.is_poisoned()
+            && !wal.lags.load(Ordering::Relaxed)
+            && wal.lease.try_take()? == LeaseOutcome::Here
+        {
+            // No other process writes the manifest from here on. Until this process has applied everything that is in its
             // tables, it only has the lease.
             if self.adopt_newer(wal)? {
                 self.tree.begin_maintenance()?;
@@ -159,7 +166,7 @@ impl Core {
             if self.tree.maintains() {
                 return self.make_room(last, need);
             }
-            if began.elapsed() >= PATIENCE {
+            if began.elapsed() >= MAX_WAIT {
                 return Err(self.no_flush(wal, "the memory for commits is full"));
             }
             std::thread::sleep(LOOK_PAUSE);
@@ -188,7 +195,7 @@ impl Core {
             if !std::mem::replace(&mut asked, true) {
                 wal.lease.request_flush()?;
             }
-            if began.elapsed() >= PATIENCE {
+            if began.elapsed() >= MAX_WAIT {
                 return Err(self.no_flush(wal, "commits are not in tables yet"));
             }
             std::thread::sleep(LOOK_PAUSE);
@@ -206,7 +213,7 @@ impl Core {
             Some(pid) => format!("process {pid}"),
             None => "another process".to_owned(),
         };
-        let (place, seconds) = (self.directory.display(), PATIENCE.as_secs());
+        let (place, seconds) = (self.directory.display(), MAX_WAIT.as_secs());
         StorageError::Unavailable(format!(
             "{what}, and {holder}, which maintains the tables of `{place}`, has not flushed for {seconds} s: let it continue, or end it"
         ))
@@ -237,6 +244,7 @@ pub fn run(core: &Core) {
     let Some(wal) = core.wal.shared() else {
         return;
     };
+    let mut behind = None;
     loop {
         let pause = match core.tree.maintains() && !core.has_nothing() {
             true => ASKED_PAUSE,
@@ -249,10 +257,33 @@ pub fn run(core: &Core) {
             core.end_maintenance();
             return;
         }
+        if lags(wal, &mut behind) {
+            wal.lags.store(true, Ordering::Relaxed);
+            core.end_maintenance();
+        } else {
+            wal.lags.store(false, Ordering::Relaxed);
+        }
         if let Err(error) = core.follow() {
             // Reads and commits go on with the tables from before. It is retried.
             core.note_merge_trouble(&error);
         }
         wal.pause(MIN_PAUSE);
+    }
+}
+
+/// Whether the log has more than this process has applied, and nothing was applied for long. `behind` has the position
+/// that was applied, and since when the log is known to have more.
+fn lags(wal: &SharedWal, behind: &mut Option<(u64, Instant)>) -> bool {
+    let applied = wal.applied().next;
+    if wal.log().end().is_ok_and(|end| end <= applied) {
+        *behind = None;
+        return false;
+    }
+    match behind {
+        Some((position, since)) if *position == applied => since.elapsed() >= MAX_LAG,
+        _ => {
+            *behind = Some((applied, Instant::now()));
+            false
+        }
     }
 }

@@ -25,7 +25,7 @@ pub struct Lease {
 
 /// Outcome of an attempt to take the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum LeaseOutcome {
     /// This process has it.
     Here,
     /// Another one has it; with its id if it is known.
@@ -44,17 +44,17 @@ impl Lease {
     }
 
     /// Takes the lease unless another process holds it. Does not wait.
-    pub fn try_take(&self) -> Result<Taken, StorageError> {
+    pub fn try_take(&self) -> Result<LeaseOutcome, StorageError> {
         let mut held = self.held.lock();
         if held.is_some() {
-            return Ok(Taken::Here);
+            return Ok(LeaseOutcome::Here);
         }
         match self.disk.lock(&self.path, LockMode::Exclusive) {
             Ok(lock) => {
                 *held = lock;
-                Ok(Taken::Here)
+                Ok(LeaseOutcome::Here)
             }
-            Err(LockError::Held(pid)) => Ok(Taken::Elsewhere(pid)),
+            Err(LockError::Held(pid)) => Ok(LeaseOutcome::Elsewhere(pid)),
             Err(LockError::Io(error)) => Err(io_error("locking", &self.path, &error)),
         }
     }

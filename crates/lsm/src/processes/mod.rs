@@ -4,9 +4,10 @@
 //! DIR/shared/       the shared log: the order of all commits (see the crate `shared-log`)
 //! DIR/MAINTENANCE   locked by the process that maintains the tables, holds its id
 //! DIR/FLUSH         asks that process to flush; removed by it
+//! DIR/BACKUP        locked by the process that makes a backup
 //! ```
 //!
-//! Every process applies all commits to memtables of its own. The *maintainer*, which holds the lock of `MAINTENANCE`,
+//! Every process applies all commits to its memtables. The *maintainer*, which holds the lock of `MAINTENANCE`,
 //! flushes and compacts, and publishes a manifest with the place in the shared log behind what the tables hold. The
 //! others *follow*: they adopt a newer manifest as soon as they have applied everything that is in its tables, and drop
 //! the memtables that it contains. They write, rename and remove nothing. The operating system releases the lock when
@@ -33,9 +34,12 @@ mod wal;
 pub use self::{
     copy::copy_log,
     follow::run,
-    lease::{Lease, Taken},
+    lease::{Lease, LeaseOutcome},
     numbers::ManifestNumbers,
-    opening::{Entered, OpenedLog, check_log_exists, enter, open_log, open_tables, remove_own_log},
+    opening::{
+        Entered, OpenedLog, check_log_exists, enter, lock_backup, open_log, open_tables,
+        remove_own_log,
+    },
     verify::{log_statistics, verify},
     wal::{SharedWal, Wal},
 };

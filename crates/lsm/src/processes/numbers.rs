@@ -1,6 +1,6 @@
 //! The number of the newest manifest, as processes see it without reading the file.
 
-use isomer_shared_log::DirectoryLog;
+use isomer_shared_log::{DirectoryLog, LogProcess};
 
 /// Where the processes of a database publish the sequence of the newest manifest: shared memory.
 pub trait ManifestNumbers: Send + Sync {
@@ -10,6 +10,8 @@ pub trait ManifestNumbers: Send + Sync {
     fn raise(&self, number: u64);
     /// Says, for people, that this process has applied the records before a position of the shared log.
     fn note_applied(&self, position: u64);
+    /// The processes that have the shared log open for writing.
+    fn processes(&self) -> Vec<LogProcess>;
 }
 
 impl ManifestNumbers for DirectoryLog {
@@ -24,5 +26,9 @@ impl ManifestNumbers for DirectoryLog {
 
     fn note_applied(&self, position: u64) {
         DirectoryLog::note_applied(self, position);
+    }
+
+    fn processes(&self) -> Vec<LogProcess> {
+        DirectoryLog::processes(self)
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use isomer_shared_log::{DirectoryLog, DirectoryOptions, Mode, Record, SharedLog};
 use isomer_storage::{LogPoint, StorageError, damaged, io_error};
-use isomer_vfs::{Lock, LockMode, OpenMode, Seal};
+use isomer_vfs::{Lock, LockError, LockMode, OpenMode, Seal};
 
 use super::{Lease, ManifestNumbers, convert::convert, sealed_log::SealedLog, wal::log_error};
 use crate::{
@@ -21,10 +21,12 @@ use crate::{
 };
 
 /// How long another process may have the database for itself before it counts as in use.
-const PATIENCE: Duration = Duration::from_millis(300);
+const MAX_WAIT: Duration = Duration::from_millis(300);
 /// The same while it makes the database, or converts it.
-const MAKING_PATIENCE: Duration = Duration::from_secs(30);
+const MAX_MAKING_WAIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(2);
+/// The file that a process locks while it makes a backup.
+const BACKUP: &str = "BACKUP";
 /// Attempts of a follower to open the tables while they change.
 const MAX_ATTEMPTS: usize = 100;
 
@@ -91,8 +93,8 @@ fn enter_shared(directory: &Path, options: &LsmOptions) -> Result<Entered, Stora
             }
             Err(StorageError::InUse { path, pid }) => {
                 let patience = match is_being_made(directory, options)? {
-                    true => MAKING_PATIENCE,
-                    false => PATIENCE,
+                    true => MAX_MAKING_WAIT,
+                    false => MAX_WAIT,
                 };
                 if began.elapsed() >= patience {
                     return Err(StorageError::InUse { path, pid });
@@ -186,6 +188,7 @@ pub fn open_log(directory: &Path, options: &LsmOptions) -> Result<OpenedLog, Sto
         },
         segment_bytes: options.segment_bytes,
         disk: options.disk.clone(),
+        kind: options.process_kind.clone(),
         ..DirectoryOptions::default()
     };
     let log = DirectoryLog::open(&directory.join(open::SHARED), &log_options);
@@ -293,6 +296,16 @@ pub fn open_tables(
         if opened.is_ok() || !is_newer || attempts == MAX_ATTEMPTS {
             return opened;
         }
+    }
+}
+
+/// The lock of the process that makes a backup; `None` if another one has it.
+pub fn lock_backup(directory: &Path, options: &LsmOptions) -> Result<Option<Lock>, StorageError> {
+    let path = directory.join(BACKUP);
+    match options.disk.lock(&path, LockMode::Exclusive) {
+        Ok(lock) => Ok(lock),
+        Err(LockError::Held(_)) => Ok(None),
+        Err(LockError::Io(error)) => Err(io_error("locking", &path, &error)),
     }
 }
 

@@ -8,8 +8,8 @@ use std::{
 use isomer_shared_log::{Append, LogError, LogId, Position, SharedLog};
 use isomer_vfs::{Seal, SealedPosition};
 
-/// Seals each record for its position in the log, and opens it when it is read. Every attempt to append a record has a
-/// nonce of its own.
+/// Seals each record for its position in the log, and opens it when it is read. Every attempt to append a record has
+/// another nonce.
 #[derive(Debug)]
 pub struct SealedLog {
     log: Arc<dyn SharedLog>,

@@ -1,4 +1,4 @@
-//! The write-ahead log of a database: one of its own, or a shared one.
+//! The write-ahead log of a database: a private one, or a shared one.
 
 use std::{
     collections::VecDeque,
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_shared_log::{LogError, SharedLog};
+use isomer_shared_log::{LogError, LogProcess, SharedLog};
 use isomer_storage::sync::{Condvar, Mutex};
 use isomer_storage::{LogPoint, StorageError, Version};
 
@@ -24,7 +24,7 @@ const MARKS: u64 = 1024;
 
 /// Where commits are before they are in tables.
 pub enum Wal {
-    /// A log of its own: one process has the database open.
+    /// A private log: one process has the database open.
     Own(Box<Log>),
     /// A log that processes share. The layer above appends to it.
     Shared(SharedWal),
@@ -34,13 +34,15 @@ pub enum Wal {
 pub struct SharedWal {
     log: Arc<dyn SharedLog>,
     numbers: Option<Arc<dyn ManifestNumbers>>,
-    /// Who maintains the tables.
+    /// The right to maintain the tables.
     pub lease: Lease,
     applied: Mutex<Applied>,
     /// Whether records were applied since the last look at what other processes did.
     is_active: AtomicBool,
     activity: Mutex<Activity>,
     active: Condvar,
+    /// Whether this process has not applied for long what is in the log: it does not maintain the tables then.
+    pub lags: AtomicBool,
     /// Tables adopted from other processes, for statistics.
     pub adoptions: AtomicU64,
 }
@@ -79,6 +81,7 @@ impl SharedWal {
             is_active: AtomicBool::new(false),
             activity: Mutex::default(),
             active: Condvar::new(),
+            lags: AtomicBool::new(false),
             adoptions: AtomicU64::new(0),
         }
     }
@@ -137,6 +140,12 @@ impl SharedWal {
         self.numbers
             .as_ref()
             .is_none_or(|numbers| numbers.newest() > known)
+    }
+
+    /// The processes that have the log open for writing, if they can be seen.
+    pub fn processes(&self) -> Vec<LogProcess> {
+        let numbers = self.numbers.as_ref();
+        numbers.map_or_else(Vec::new, |numbers| numbers.processes())
     }
 
     /// Publishes the sequence of a manifest that is durable.
@@ -208,7 +217,7 @@ pub fn log_error(error: LogError) -> StorageError {
 }
 
 impl Wal {
-    /// The own log.
+    /// The private log.
     ///
     /// # Errors
     /// `Unavailable` if the log is shared: the layer above writes to it, and must not write here.
@@ -277,7 +286,7 @@ impl Wal {
         }
     }
 
-    /// Removes parts of the own log that are not needed any more; those of a shared one are the layer above's.
+    /// Removes parts of the private log that are not needed any more; those of a shared one are the layer above's.
     pub fn tidy(&self, keep: Keep) -> Result<(), Failure> {
         match self {
             Self::Own(log) => log.tidy(keep),
@@ -305,7 +314,7 @@ impl Wal {
         }
     }
 
-    /// Creates segments of the own log in advance.
+    /// Creates segments of the private log in advance.
     pub fn prepare(&self) -> Result<(), StorageError> {
         match self {
             Self::Own(log) => log.prepare(),

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use isomer_lsm::{LsmEngine, LsmOptions};
+use isomer_lsm::{LsmEngine, LsmOptions, Sharing};
 use isomer_storage::{
     Durability, Engine, KeyRange, Order,
     conformance::{ALL, scan},
@@ -93,6 +93,15 @@ fn expected() -> Pairs {
     pairs
 }
 
+/// What only running processes need.
+const OF_PROCESSES: [&str; 5] = [
+    "LOCK",
+    "MAINTENANCE",
+    "BACKUP",
+    "shared/page",
+    "shared/favoured",
+];
+
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -100,13 +109,17 @@ fn copy(from: &Path, to: &Path) {
         let target = to.join(path.file_name().unwrap());
         if path.is_dir() {
             copy(&path, &target);
-        } else if target.file_name().is_some_and(|name| name != "LOCK") {
+        } else if !OF_PROCESSES.iter().any(|own| path.ends_with(own)) {
             fs::copy(&path, &target).unwrap();
         }
     }
 }
 
 fn check(name: &str, key: Option<MasterKey>) {
+    check_format(name, key, false);
+}
+
+fn check_format(name: &str, key: Option<MasterKey>, is_shared: bool) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     if std::env::var_os("ISOMER_WRITE_FORMAT").is_some() {
@@ -114,7 +127,11 @@ fn check(name: &str, key: Option<MasterKey>) {
             create: true,
             ..options(key.clone())
         };
-        write(&LsmEngine::open(&path, made).unwrap());
+        write(&LsmEngine::open(&path, made.clone()).unwrap());
+        if is_shared {
+            let sharing = Sharing::Shared;
+            drop(LsmEngine::open(&path, LsmOptions { sharing, ..made }).unwrap());
+        }
         let target = kept().join(name);
         let _ = fs::remove_dir_all(&target);
         copy(&path, &target);
@@ -180,6 +197,39 @@ fn a_store_of_format_2_opens() {
 #[test]
 fn an_encrypted_store_of_format_2_opens() {
     check("store-3-encrypted", Some(key()));
+}
+
+/// Its log is shared by processes. It opens alone, too.
+#[test]
+fn a_store_of_format_3_opens() {
+    check_format("store-4", None, true);
+}
+
+#[test]
+fn an_encrypted_store_of_format_3_opens() {
+    check_format("store-4-encrypted", Some(key()), true);
+}
+
+/// The bytes of the file `STORE` of a shared database.
+#[test]
+fn the_file_of_format_3_is_as_specified() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = LsmOptions {
+        create: true,
+        sharing: Sharing::Shared,
+        random: Arc::new(|| 0x0102_0304_0506_0708),
+        ..options(None)
+    };
+    drop(LsmEngine::open(folder.path(), options).unwrap());
+    let bytes = fs::read(folder.path().join("STORE")).unwrap();
+    assert_eq!(bytes.len(), 40);
+    assert_eq!(bytes[..16], *b"isomerST\x03\0\0\0\0\0\0\0");
+    let identity = 0x0102_0304_0506_0708_u64.to_le_bytes().repeat(2);
+    assert_eq!(bytes[16..32], identity);
+    assert_eq!(
+        fs::read(folder.path().join("tables/MANIFEST")).unwrap()[16],
+        3
+    );
 }
 
 /// The first opening for writing upgrades a database to the newest format: from then on an earlier program

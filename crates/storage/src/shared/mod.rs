@@ -302,13 +302,10 @@ impl<B: Backend> Shared<B> {
         }
         self.drop_entries()?;
         let now_ms = (self.clock)();
-        let node = self.node.lock();
-        let without_entries = node.machine().stream().without_entries;
-        // The last record names the watermarks of the change stream.
-        let last = node.applied().0 - 1;
-        drop(node);
+        let without_entries = self.node.lock().machine().stream().without_entries;
+        // At most the last record, which stays: it names the watermarks of the change stream.
         let streamed = self.history.position_of(without_entries + 1)?;
-        let mut below = point.min(last).min(streamed);
+        let mut below = point.min(streamed);
         if self.retention.versions_ms > 0 {
             let kept = now_ms.saturating_sub(self.retention.versions_ms);
             let found = self.history.at_time(kept)?;

@@ -422,3 +422,181 @@ fn take_optional<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, GroupError
         None => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Granules, entry, deleted ranges, writes.
+    type Parts = (
+        Vec<u128>,
+        Vec<u8>,
+        Vec<(Vec<u8>, Option<Vec<u8>>)>,
+        Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    );
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(any::<u8>(), 1..200)
+    }
+
+    fn parts() -> impl Strategy<Value = Parts> {
+        let pairs = || prop::collection::vec((bytes(), prop::option::of(bytes())), 0..5);
+        let entry = prop::collection::vec(any::<u8>(), 0..200);
+        let granules = prop::collection::vec(any::<u128>(), 0..4);
+        (granules, entry, pairs(), pairs())
+    }
+
+    fn writes_of(
+        ranges: &[(Vec<u8>, Option<Vec<u8>>)],
+        pairs: &[(Vec<u8>, Option<Vec<u8>>)],
+    ) -> WriteSet {
+        let mut writes = WriteSet::new();
+        for (start, end) in ranges {
+            let end = end.as_deref();
+            writes.delete_range(KeyRange { start, end });
+        }
+        for (key, value) in pairs {
+            match value {
+                Some(value) => writes.put(key, value),
+                None => writes.delete(key),
+            }
+        }
+        writes
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn what_is_written_is_read(
+            first in 1..1_000_000_u64,
+            all in prop::collection::vec(parts(), 0..4),
+            is_load: bool,
+        ) {
+            let before = Watermarks { trimmed: first / 2, without_entries: first - 1 };
+            let mut encoder = GroupEncoder::new(77, first, before);
+            let written: Vec<WriteSet> = all.iter().map(|it| writes_of(&it.2, &it.3)).collect();
+            for ((version, (granules, stream, ..)), writes) in (first..).zip(&all).zip(&written) {
+                let granules: Vec<Granule> = granules.iter().copied().map(Granule).collect();
+                let changed = match is_load {
+                    true => Changed::Everything,
+                    false => Changed::Granules(&granules),
+                };
+                let at = encoder.bytes.len();
+                encoder.push(&Commit { version, writes, stream }, changed);
+                prop_assert!(encoder.bytes.len() > at);
+            }
+            let (bytes, head) = encoder.finish();
+            let group = GroupRecord::decode(&bytes).expect("a group");
+            prop_assert_eq!(group.head, head);
+            prop_assert_eq!(group.len(), all.len());
+            let commits = group.commits().expect("commits");
+            prop_assert_eq!(group.next_version(), first + commits.len() as u64);
+            for ((commit, parts), writes) in commits.iter().zip(&all).zip(&written) {
+                prop_assert_eq!(commit.stream, &parts.1[..]);
+                prop_assert_eq!(commit.changes_everything, is_load);
+                let granules: Vec<u128> = commit.granules().map(|granule| granule.0).collect();
+                let expected = if is_load { &[][..] } else { &parts.0 };
+                prop_assert_eq!(&granules[..], expected);
+                let read = commit.writes().expect("writes");
+                prop_assert!(read.deleted_ranges().eq(writes.deleted_ranges()));
+                prop_assert!(read.slots().eq(writes.slots()));
+            }
+            let first_entry = all.iter().position(|parts| !parts.1.is_empty());
+            let silent = first_entry.unwrap_or(all.len()) as u64;
+            prop_assert_eq!(head.stream.without_entries, first - 1 + silent);
+        }
+
+        /// Changed and cut records are refused or read as something else, without a panic.
+        #[test]
+        fn any_bytes_are_decoded_without_a_panic(
+            parts in parts(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut encoder = GroupEncoder::new(1, 1, Watermarks::default());
+            let writes = writes_of(&parts.2, &parts.3);
+            let commit = Commit { version: 1, writes: &writes, stream: &parts.1 };
+            encoder.push(&commit, Changed::Granules(&[Granule(1)]));
+            let (mut bytes, _) = encoder.finish();
+            let len = bytes.len();
+            let cut = GroupRecord::decode(&bytes[..cut.index(len)]).map(|group| group.commits());
+            prop_assert!(!matches!(cut, Ok(Ok(_))), "a part of a record is none");
+            for (at, byte) in changes {
+                bytes[at.index(len)] = byte;
+            }
+            if let Ok(group) = GroupRecord::decode(&bytes)
+                && group.len() <= 1000
+                && let Ok(commits) = group.commits()
+            {
+                for commit in commits {
+                    let _ = (commit.granules().count(), commit.writes().map(drop));
+                }
+            }
+        }
+    }
+
+    /// The format, byte by byte.
+    #[test]
+    fn the_bytes_of_a_group() {
+        let mut writes = WriteSet::new();
+        writes.delete_range(KeyRange {
+            start: b"m",
+            end: None,
+        });
+        writes.put(b"k", b"val");
+        writes.delete(b"d");
+        let before = Watermarks {
+            trimmed: 3,
+            without_entries: 6,
+        };
+        let mut encoder = GroupEncoder::new(0x0102, 7, before);
+        let none = WriteSet::new();
+        let silent = Commit {
+            version: 7,
+            writes: &none,
+            stream: b"",
+        };
+        encoder.push(&silent, Changed::Everything);
+        let commit = Commit {
+            version: 8,
+            writes: &writes,
+            stream: b"entry",
+        };
+        encoder.push(&commit, Changed::Granules(&[Granule(5)]));
+        let (bytes, head) = encoder.finish();
+        let without_entries = 7;
+        assert_eq!(
+            head.stream,
+            Watermarks {
+                trimmed: 3,
+                without_entries
+            }
+        );
+        let mut expected = vec![1, 1];
+        for number in [0x0102_u64, 7, 3, 7] {
+            expected.extend_from_slice(&number.to_le_bytes());
+        }
+        expected.extend_from_slice(&[2, 0, 0, 0]);
+        expected.extend_from_slice(&[1, 0, 0, 2, 0, 0]);
+        expected.extend_from_slice(&[0, 1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend_from_slice(b"\x05entry\x0e\x01\x01m\x00\x02\x01d\x00\x01k\x04val");
+        assert_eq!(bytes, expected);
+        let mut note = GroupEncoder::new(9, 9, head.stream);
+        note.trim(8);
+        let (bytes, head) = note.finish();
+        assert_eq!(bytes[..2], [1, 2]);
+        let group = GroupRecord::decode(&bytes).expect("a note");
+        assert!(group.is_empty());
+        let trimmed = Watermarks {
+            trimmed: 8,
+            without_entries: 8,
+        };
+        assert_eq!((group.head, group.head.stream), (head, trimmed));
+        let later = [&[2], &bytes[1..]].concat();
+        let refused = GroupRecord::decode(&later).expect_err("another format");
+        assert_eq!(refused, GroupError::Format(2));
+    }
+}

@@ -682,8 +682,11 @@ impl World {
             );
         }
         drop(ledger);
+        let newest = self.common.open(Faults::default(), None);
+        let newest = newest.expect("the log has everything behind the newest checkpoint");
         let rival = self.rival.process.lock().expect("no panic");
-        for process in self.processes.iter().flatten().chain([&*rival]) {
+        let processes = self.processes.iter().flatten();
+        for process in processes.chain([&*rival, &newest]) {
             let (version, content) = process.engine.backend().content();
             assert_eq!(content, states[version as usize], "the state {version}");
             self.common.check_cache(process);

@@ -1,4 +1,4 @@
-//! A database with a log of its own becomes a shared one, whatever interrupts that.
+//! A database with a private log becomes a shared one, also if that is interrupted.
 
 use std::{
     fs,
@@ -166,7 +166,7 @@ fn creating_may_end_at_any_call() {
         let is_done = opened.is_ok() && !ending.has_ended();
         drop(opened);
         let options = match calls % 3 {
-            // It may become one with a log of its own, unless it was complete.
+            // It may become one with a private log, unless it was complete.
             0 => exclusive(&small(false)),
             _ => small(false),
         };

@@ -1,8 +1,12 @@
 //! One process maintains the tables; the others adopt them, and take over.
 
 use std::{
-    fs,
-    sync::Arc,
+    fs, io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +16,7 @@ use isomer_storage::{
     Durability, Engine, KeyRange, Order, StorageError,
     conformance::{ALL, Random, scan},
 };
-use isomer_vfs::{RealDisk, keys::MasterKey};
+use isomer_vfs::{Call, FaultyDisk, RealDisk, keys::MasterKey};
 
 use super::{Map, all, assert_sound, commit, contents, open, small};
 
@@ -30,6 +34,10 @@ fn a_follower_adopts_tables_and_takes_over() {
     let first = open(folder.path(), &options);
     let second = open(folder.path(), &options);
     assert!(first.maintains() && !second.maintains());
+    let (processes, maintainer) = second.processes();
+    assert_eq!(processes.len(), 2);
+    assert!(processes.iter().all(|process| process.kind == "library"));
+    assert_eq!(maintainer, Some(std::process::id()));
     commit(&first, &[(b"a", b"1"), (b"b", b"1")]);
     assert_eq!(commit(&second, &[(b"b", b"2")]), 2);
     let error = second.compact().expect_err("not the maintainer");
@@ -283,6 +291,54 @@ fn a_full_follower_asks_for_a_flush() {
     assert_sound(&second);
 }
 
+/// A maintainer that does not know which manifest is on the disk refuses further work, and lets another process go on.
+#[test]
+fn a_maintainer_that_gives_up_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fails = Arc::new(AtomicBool::new(false));
+    let is_due = fails.clone();
+    let fault = move |call: Call, path: &Path| {
+        let is_tables = path.ends_with("tables");
+        match call == Call::SyncFolder && is_tables && is_due.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("an injected fault")),
+            false => Ok(()),
+        }
+    };
+    let faulty = LsmOptions {
+        disk: Arc::new(FaultyDisk::new(Arc::new(RealDisk), Arc::new(fault))),
+        ..small(true)
+    };
+    let first = open(folder.path(), &faulty);
+    let second = open(folder.path(), &small(true));
+    commit(&first, &[(b"a", b"1")]);
+    assert!(first.maintains() && !second.maintains());
+    fails.store(true, Ordering::SeqCst);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !second.maintains() {
+        assert!(Instant::now() < until, "no process took over");
+        let _ = first.flush();
+        commit(&second, &[(b"b", b"2")]);
+    }
+    assert!(!first.maintains());
+    let mut transaction = match first.begin() {
+        Ok(transaction) => transaction,
+        Err(error) => {
+            assert!(error.to_string().contains("must be reopened"), "{error}");
+            return assert_second(&second);
+        }
+    };
+    transaction.put(b"c", b"3").expect("fits");
+    assert!(transaction.commit(Durability::Buffered).is_err());
+    assert_second(&second);
+}
+
+fn assert_second(engine: &LsmEngine) {
+    engine.flush().expect("flushed");
+    engine.compact_all().expect("merged");
+    assert!(engine.get_last(b"a").is_some() && engine.get_last(b"b").is_some());
+    assert_sound(engine);
+}
+
 /// Threads of several engines read and write while tables change hands.
 #[test]
 fn engines_with_threads_agree() {
@@ -388,6 +444,37 @@ fn large_commits_are_whole() {
     engines.iter().for_each(assert_sound);
 }
 
+/// A follower goes through several memtables while it applies a large commit. Tables that hold everything before that
+/// commit replace none of them.
+#[test]
+fn parts_of_a_large_commit_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let large = LsmOptions {
+        memtable_bytes: 64 << 20,
+        ..small(false)
+    };
+    let first = open(folder.path(), &large);
+    let second = open(folder.path(), &small(false));
+    commit(&first, &[(b"before", b"1")]);
+    first.flush().expect("flushed");
+    let mut transaction = first.begin().expect("begins");
+    for number in 0..3000_u32 {
+        transaction
+            .put(&number.to_be_bytes(), &[3; 100])
+            .expect("fits");
+    }
+    transaction.commit(Durability::Buffered).expect("committed");
+    assert_eq!(all_seen(&second), 3001);
+    assert!(detail(&second, "sealed_memtables") > 1);
+    second.follow().expect("follows");
+    assert_eq!(detail(&second, "adopted_tables"), 1);
+    assert_eq!(all_seen(&second), 3001);
+    first.flush().expect("flushed");
+    second.follow().expect("follows");
+    assert_eq!(detail(&second, "sealed_memtables"), 0);
+    assert_eq!(all_seen(&second), 3001);
+}
+
 /// Records, tables and copies of an encrypted database hold nothing that can be read without the key.
 #[test]
 fn an_encrypted_database_is_shared() {
@@ -429,7 +516,7 @@ fn an_encrypted_database_is_shared() {
     assert_eq!(all(&open(&copy, &alone)).len(), 3);
 }
 
-fn assert_no_file_holds(folder: &std::path::Path, secret: &[u8]) {
+fn assert_no_file_holds(folder: &Path, secret: &[u8]) {
     for entry in fs::read_dir(folder).expect("names") {
         let path = entry.expect("a name").path();
         if path.is_dir() {
@@ -442,7 +529,7 @@ fn assert_no_file_holds(folder: &std::path::Path, secret: &[u8]) {
     }
 }
 
-/// Copies and backups come from any process, and are databases with a log of their own.
+/// Copies and backups come from any process, and are databases with a private log.
 #[test]
 fn copies_and_backups() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -529,20 +616,20 @@ fn copies_and_backups() {
 #[test]
 fn versions_are_kept_for_their_time() {
     let folder = tempfile::tempdir().expect("a folder");
-    let now = Arc::new(std::sync::atomic::AtomicU64::new(1_000_000));
+    let now = Arc::new(AtomicU64::new(1_000_000));
     let clock = now.clone();
     let options = LsmOptions {
         retention: isomer_lsm::Retention {
             versions_ms: 1000,
             ..isomer_lsm::Retention::default()
         },
-        clock: Arc::new(move || clock.load(std::sync::atomic::Ordering::SeqCst)),
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
         ..small(false)
     };
     let first = open(folder.path(), &options);
     let second = open(folder.path(), &options);
     for round in 0..100_u32 {
-        now.fetch_add(50, std::sync::atomic::Ordering::SeqCst);
+        now.fetch_add(50, Ordering::SeqCst);
         let version = commit(&first, &[(b"key", &round.to_be_bytes())]);
         drop(second.begin().expect("begins"));
         if round % 7 == 0 {

@@ -1,4 +1,4 @@
-//! Databases that several processes have open. Engines of one process stand for them here: they share nothing but files,
+//! Databases that several processes have open. Here they are engines of one process, which share nothing but files,
 //! locks and the shared log. `processes` has real ones.
 
 mod conversion;

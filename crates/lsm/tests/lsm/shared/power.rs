@@ -1,22 +1,121 @@
-//! The power is lost while several engines use a database: the log has every commit, and the tables fit it.
+//! The power is lost while several engines use a database: the log keeps what was synced, and the tables fit it.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use isomer_lsm::{LsmEngine, LsmOptions, Sharing};
-use isomer_shared_log::{LogId, MemoryLog};
+use isomer_shared_log::{Append, LogError, LogId, MemoryLog, Position, SharedLog};
 use isomer_storage::{Durability, Engine, StorageError, conformance::Random};
 use isomer_vfs::{Loss, SimDisk};
 
 use super::{Map, assert_sound, contents, small};
 
 const DB: &str = "/db";
+const GRACE: Duration = Duration::from_secs(60);
 
-/// Writes some pairs. A commit whose outcome is unknown is in the log, which never fails here.
-fn write(engine: &LsmEngine, random: &mut Random, step: u32, model: &mut Map) {
+/// A log that loses records which were not synced, with the power.
+#[derive(Debug)]
+struct VolatileLog {
+    log: Mutex<MemoryLog>,
+    synced: AtomicU64,
+}
+
+impl VolatileLog {
+    fn new() -> Self {
+        Self {
+            log: Mutex::new(MemoryLog::new(LogId(7), GRACE)),
+            synced: AtomicU64::new(1),
+        }
+    }
+
+    fn log(&self) -> MemoryLog {
+        self.log.lock().expect("no panic").clone()
+    }
+
+    /// Keeps the synced records, and perhaps some others; returns the end.
+    fn lose_power(&self, random: &mut Random) -> Position {
+        let (log, synced) = (self.log(), self.synced.load(Ordering::SeqCst));
+        let end = log.end().expect("an end");
+        let kept = synced + random.below(end - synced + 1);
+        let new = MemoryLog::new(LogId(7), GRACE);
+        for (at, record) in (1..kept).zip(log.history()) {
+            assert_eq!(new.append(at, &record), Ok(Append::Appended));
+        }
+        *self.log.lock().expect("no panic") = new;
+        self.synced.store(kept, Ordering::SeqCst);
+        kept
+    }
+}
+
+impl SharedLog for VolatileLog {
+    fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError> {
+        self.log().append(at, record)
+    }
+
+    fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
+        self.log().read(from, max_bytes)
+    }
+
+    fn end(&self) -> Result<Position, LogError> {
+        self.log().end()
+    }
+
+    fn sync(&self, upto: Position) -> Result<(), LogError> {
+        self.synced.fetch_max(upto, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn durable(&self) -> Result<Position, LogError> {
+        Ok(self.synced.load(Ordering::SeqCst))
+    }
+
+    fn first(&self) -> Result<Position, LogError> {
+        self.log().first()
+    }
+
+    fn trim(&self, below: Position) -> Result<(), LogError> {
+        self.log().trim(below)
+    }
+
+    fn wait_unless(
+        &self,
+        seen: Position,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Position, LogError> {
+        self.log().wait_unless(seen, time, stop)
+    }
+
+    fn wake(&self) {
+        self.log().wake();
+    }
+
+    fn max_record_bytes(&self) -> usize {
+        self.log().max_record_bytes()
+    }
+
+    fn id(&self) -> LogId {
+        self.log().id()
+    }
+
+    fn grace(&self) -> Duration {
+        GRACE
+    }
+}
+
+/// Writes some pairs; adds the contents behind each record to `states`. A commit whose outcome is unknown is in the log,
+/// whose appends never fail here.
+fn write(engine: &LsmEngine, random: &mut Random, step: u32, states: &mut Vec<Map>) {
     let Ok(mut transaction) = engine.begin() else {
         return;
     };
-    let mut changed = model.clone();
+    let mut changed = states[states.len() - 1].clone();
     for _ in 0..1 + random.below(12) {
         let key = vec![random.below(90) as u8];
         match random.below(5) {
@@ -31,69 +130,88 @@ fn write(engine: &LsmEngine, random: &mut Random, step: u32, model: &mut Map) {
             }
         }
     }
-    match transaction.commit(Durability::Synced) {
-        Ok(_) | Err(StorageError::CommitUnknown(_)) => *model = changed,
+    let durability = match random.below(4) {
+        0 => Durability::Synced,
+        _ => Durability::Buffered,
+    };
+    match transaction.commit(durability) {
+        Ok(_) | Err(StorageError::CommitUnknown(_)) => states.push(changed),
         Err(_) => {}
     }
 }
 
+/// Engines commit, flush, compact, follow and end until the power is lost.
+fn live(engines: &mut Vec<LsmEngine>, disk: &SimDisk, random: &mut Random, states: &mut Vec<Map>) {
+    for step in 0..150 {
+        let at = random.below(engines.len() as u64) as usize;
+        write(&engines[at], random, step, states);
+        let at = random.below(engines.len() as u64) as usize;
+        let engine = &engines[at];
+        // Without power these fail.
+        let _ = match random.below(8) {
+            0 if engine.maintains() => engine.flush(),
+            1 if engine.maintains() => engine.compact(),
+            2 | 3 => engine.follow(),
+            4 if engines.len() > 1 && random.below(6) == 0 => {
+                drop(engines.swap_remove(at));
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if disk.is_off() {
+            break;
+        }
+    }
+}
+
 #[test]
-fn a_loss_of_power_loses_no_commit() {
-    let (mut cuts, mut commits) = (0, 0);
+fn a_loss_of_power_leaves_a_prefix_of_the_log() {
+    let (mut cuts, mut commits, mut lost) = (0, 0, 0);
     for seed in 0..120 {
         let mut random = Random(seed);
         let loss = Loss::ALL[(seed % 3) as usize];
         let disk = SimDisk::new();
-        let log = MemoryLog::new(LogId(7), Duration::from_secs(60));
+        let log = Arc::new(VolatileLog::new());
         let options = LsmOptions {
             disk: Arc::new(disk.clone()),
-            sharing: Sharing::Over(Arc::new(log.clone())),
+            sharing: Sharing::Over(log.clone()),
             memtable_bytes: 16 << 10,
             ..small(false)
         };
         let open = || LsmEngine::open(Path::new(DB), options.clone()).expect("opens");
-        let mut model = Map::new();
+        let mut states = vec![Map::new()];
         for life in 0..4 {
             let mut engines: Vec<LsmEngine> = (0..1 + random.below(3)).map(|_| open()).collect();
             for engine in &engines {
                 let found = contents(&*engine.begin().expect("begins"));
-                assert!(found == model, "seed {seed}, life {life}");
+                assert!(
+                    found == states[states.len() - 1],
+                    "seed {seed}, life {life}"
+                );
                 assert_sound(engine);
             }
             disk.cut_power_at(disk.changes() + random.below(150), loss, seed);
-            for step in 0..150 {
-                let at = random.below(engines.len() as u64) as usize;
-                write(&engines[at], &mut random, step, &mut model);
-                let at = random.below(engines.len() as u64) as usize;
-                let engine = &engines[at];
-                // Without power these fail.
-                let _ = match random.below(8) {
-                    0 if engine.maintains() => engine.flush(),
-                    1 if engine.maintains() => engine.compact(),
-                    2 | 3 => engine.follow(),
-                    4 if engines.len() > 1 && random.below(6) == 0 => {
-                        drop(engines.swap_remove(at));
-                        Ok(())
-                    }
-                    _ => Ok(()),
-                };
-                if disk.is_off() {
-                    break;
-                }
+            live(&mut engines, &disk, &mut random, &mut states);
+            assert_eq!(log.end().expect("an end"), states.len() as u64);
+            commits += states.len();
+            if disk.is_off() {
+                cuts += 1;
+                let kept = log.lose_power(&mut random) as usize;
+                lost += states.len() - kept;
+                states.truncate(kept);
             }
-            cuts += u64::from(disk.is_off());
             drop(engines);
             disk.restart();
         }
-        commits += log.history().len();
         let engine = open();
-        assert!(contents(&*engine.begin().expect("begins")) == model);
+        let found = contents(&*engine.begin().expect("begins"));
+        assert!(found == states[states.len() - 1], "seed {seed}");
         engine.flush().expect("flushed");
         engine.compact_all().expect("merged");
         assert_sound(&engine);
     }
     assert!(
-        cuts > 150 && commits > 5000,
-        "{cuts} cuts, {commits} commits"
+        cuts > 150 && commits > 5000 && lost > 100,
+        "{cuts} cuts, {commits} commits, {lost} lost"
     );
 }
