@@ -1,4 +1,5 @@
-//! Measures the log in a directory: appends a second, syncs a record, and how soon another process sees a record.
+//! Measures the log in a directory: appends a second, syncs a record, how soon another process sees a record, and how
+//! long opening takes.
 //!
 //! ```sh
 //! cargo run --release -p isomer-shared-log --example processes -- [seconds of each run] [folder]
@@ -26,6 +27,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const RECORD_BYTES: usize = 200;
 const RECORDS_SEEN: usize = 500;
+const OPENINGS: usize = 7;
 
 /// What writers did.
 #[derive(Clone, Copy, Default)]
@@ -81,6 +83,7 @@ fn measure(folder: &Path, seconds: f64) -> Outcome<()> {
         }
     }
     visible(&folder.join("log-visible"))?;
+    opening(&folder.join("log-opened"))?;
     calls(&folder.join("log-false-1-1"))
 }
 
@@ -215,25 +218,50 @@ fn watch(folder: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Calls of one process on a log that others have written.
-fn calls(folder: &Path) -> Outcome<()> {
-    let began = Instant::now();
-    let log = DirectoryLog::open(folder, &DirectoryOptions::default())?;
-    println!("open, alone: {:?}", began.elapsed());
-    let began = Instant::now();
-    let other = DirectoryLog::open(folder, &DirectoryOptions::default())?;
-    println!(
-        "open, while another process has it open: {:?}",
-        began.elapsed()
-    );
-    drop(other);
+/// How long opening a log with a segment that is nearly full takes: the median of several times.
+fn opening(folder: &Path) -> Outcome<()> {
+    let options = DirectoryOptions::default();
+    let log = DirectoryLog::open(folder, &options)?;
+    let records = options.segment_bytes / 250;
+    for _ in 0..records {
+        append(&log, &[7; RECORD_BYTES])?;
+    }
+    log.sync(log.end()?)?;
     let read_only = DirectoryOptions {
         mode: Mode::ReadOnly,
         ..DirectoryOptions::default()
     };
-    let began = Instant::now();
+    let open = |options: &DirectoryOptions, before: &dyn Fn() -> Outcome<()>| {
+        let time = || -> Outcome<Duration> {
+            before()?;
+            let began = Instant::now();
+            DirectoryLog::open(folder, options)?;
+            Ok(began.elapsed())
+        };
+        let times: Outcome<Vec<Duration>> = (0..OPENINGS).map(|_| time()).collect();
+        let mut times = times?;
+        times.sort();
+        Outcome::Ok(times[OPENINGS / 2])
+    };
+    let nothing = || Ok(());
+    let other = open(&options, &nothing)?;
+    println!("open, {records} records, while another process has it open: {other:?}");
+    drop(log);
+    println!("open, alone: {:?}", open(&options, &nothing)?);
+    println!("open, read-only: {:?}", open(&read_only, &nothing)?);
+    let forget = || Ok(std::fs::remove_file(folder.join("page"))?);
+    println!("open, without its page: {:?}", open(&options, &forget)?);
+    Ok(())
+}
+
+/// Calls of one process on a log that others have written.
+fn calls(folder: &Path) -> Outcome<()> {
+    let log = DirectoryLog::open(folder, &DirectoryOptions::default())?;
+    let read_only = DirectoryOptions {
+        mode: Mode::ReadOnly,
+        ..DirectoryOptions::default()
+    };
     let reader = DirectoryLog::open(folder, &read_only)?;
-    println!("open, read-only: {:?}", began.elapsed());
     const CALLS: u32 = 100_000;
     for (name, log) in [("end", &log), ("end, read-only", &reader)] {
         let began = Instant::now();

@@ -39,8 +39,8 @@ impl SharedPage {
     /// processor's page.
     ///
     /// # Errors
-    /// `InvalidData` if the file has another size, `StorageFull` if there is no space for it, `Unsupported` where this crate cannot share memory, and those of the
-    /// file system.
+    /// `InvalidData` if the file has another size, `StorageFull` if there is no space for it, `Unsupported` where this
+    /// crate cannot share memory, and those of the file system.
     pub fn open(path: &Path, bytes: usize) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -125,8 +125,8 @@ impl Bell<'_> {
         }
     }
 
-    /// Wakes one of the waiting threads, if there is one: for what only one of them can have. If that thread ends before
-    /// it has rung for the next one, the others are not woken, so that they have to look now and then.
+    /// Wakes one of the waiting threads, if there is one: for what only one of them can have. If that thread ends
+    /// before it has rung for the next one, the others are not woken, so that they have to look now and then.
     pub fn ring_one(self) {
         if self.called() && crate::platform::system::wake(&self.0.rung, 1) > 0 {
             // There may be others.
@@ -174,6 +174,81 @@ mod tests {
         let began = Instant::now();
         assert!(!one.bell(0).wait_until(Duration::from_millis(20), || false));
         assert!(began.elapsed() >= Duration::from_millis(20));
+    }
+
+    /// The words of a bell, the change that is announced, and where each thread is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    struct Model {
+        changes: u32,
+        rung: u32,
+        is_waiting: bool,
+        /// Steps that each of two ringers has made: change, swap, count, wake.
+        ringers: [u8; 2],
+        /// Whether their swap has found a waiting thread.
+        found: [bool; 2],
+        /// The next step of the listener: load, store, look, sleep; 4: asleep, 5: done.
+        listener: u8,
+        heard: u32,
+    }
+
+    impl Model {
+        fn ring(mut self, at: usize) -> Option<Self> {
+            match self.ringers[at] {
+                0 => self.changes += 1,
+                1 => self.found[at] = std::mem::take(&mut self.is_waiting),
+                2 => self.rung += 1,
+                3 if self.found[at] && self.listener == 4 => self.listener = 0,
+                3 => {}
+                _ => return None,
+            }
+            self.ringers[at] += 1;
+            Some(self)
+        }
+
+        /// A step of a thread that waits for both changes.
+        fn listen(mut self) -> Option<Self> {
+            self.listener = match self.listener {
+                0 => {
+                    self.heard = self.rung;
+                    1
+                }
+                1 => {
+                    self.is_waiting = true;
+                    2
+                }
+                2 if self.changes == 2 => 5,
+                2 => 3,
+                3 if self.heard == self.rung => 4,
+                3 => 0,
+                _ => return None,
+            };
+            Some(self)
+        }
+    }
+
+    /// The steps of [`Bell::listen`], [`Bell::wait`] and [`Bell::ring`] in every order: a thread that waits for the
+    /// changes of two others is not asleep at the end.
+    #[test]
+    fn no_order_of_steps_loses_a_ring() {
+        let start = Model {
+            changes: 0,
+            rung: 0,
+            is_waiting: false,
+            ringers: [0; 2],
+            found: [false; 2],
+            listener: 0,
+            heard: 0,
+        };
+        let mut seen = std::collections::HashSet::from([start]);
+        let mut left = vec![start];
+        while let Some(model) = left.pop() {
+            let next = [model.ring(0), model.ring(1), model.listen()];
+            let has_ended = next.iter().all(Option::is_none);
+            assert!(!has_ended || model.listener == 5, "{model:?}");
+            let new = next.into_iter().flatten().filter(|next| seen.insert(*next));
+            left.extend(new);
+        }
+        assert!(seen.len() > 100, "{}", seen.len());
     }
 
     #[test]

@@ -293,17 +293,23 @@ impl Appending {
         if is_synced() {
             return Ok(());
         }
-        self.page.ask_for_sync();
+        let number = self.page.ask_for_sync();
+        let mut gathering = Gathering::default();
         loop {
             self.check_usable()?;
             if is_synced() {
                 return Ok(());
             }
             let heard = ended.listen();
-            let leads = self.sync_lock.try_lock(ended);
+            let waits = gathering.time(&self.page, number);
+            let leads = match waits.is_zero() {
+                true => self.sync_lock.try_lock(ended),
+                false => Ok(None),
+            };
             match leads.map_err(|error| io_error(&self.folder, &error))? {
                 None if is_synced() => return Ok(()),
-                None => ended.wait(heard, ProcessLock::check_interval()),
+                None if waits.is_zero() => ended.wait(heard, ProcessLock::check_interval()),
+                None => ended.wait(heard, waits),
                 Some(_lead) => {
                     if is_synced() {
                         return Ok(());
@@ -317,7 +323,6 @@ impl Appending {
 
     /// Syncs for all that wait; the caller has the sync lock.
     fn lead(&self, upto: Position) -> Result<(), LogError> {
-        self.gather();
         let last = self.page.last_sync();
         let asked = self.page.asked();
         let tail = self.glance()?.tail;
@@ -349,17 +354,6 @@ impl Appending {
             self.page.set_scan_start(&last);
         }
         self.segments.remember(*tail);
-    }
-
-    /// Waits until as many threads have asked for a sync as for the last one and while it ran, for as long as it took:
-    /// those that it has just served would need a separate sync otherwise.
-    fn gather(&self) {
-        let last = self.page.last_sync();
-        if !(MIN_GATHERING..=MAX_GATHERING).contains(&last.took) {
-            return;
-        }
-        let is_complete = || self.page.is_group_complete(&last);
-        self.page.sync_asked().wait_until(last.took, is_complete);
     }
 
     pub(super) fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
@@ -434,6 +428,40 @@ impl Appending {
     pub(super) fn durable(&self) -> Result<Position, LogError> {
         let first = self.glance()?.first;
         Ok(self.page.synced().map_or(first, |synced| synced.max(first)))
+    }
+}
+
+/// How long a thread waits for others that need a sync, too.
+///
+/// A sync is worth waiting for until as many threads have asked for it as for the last one and while that ran, for as
+/// long as it took: those that it has just served would need a separate sync otherwise. The thread that completes the
+/// group syncs, so that none has to be woken for that.
+#[derive(Debug, Default)]
+struct Gathering {
+    /// The last sync, by the number of those that were asked for, and when this thread began to wait after it.
+    since: Option<(u64, Instant)>,
+}
+
+impl Gathering {
+    /// How long a thread waits, which was the `number`th that has asked for a sync; nothing if it syncs now.
+    fn time(&mut self, page: &Page, number: u64) -> Duration {
+        let last = page.last_sync();
+        let is_worth_it = (MIN_GATHERING..=MAX_GATHERING).contains(&last.took);
+        if !is_worth_it || page.is_group_complete(&last) {
+            return Duration::ZERO;
+        }
+        let since = match self.since {
+            Some((began, since)) if began == last.began => since,
+            _ => Instant::now(),
+        };
+        self.since = Some((last.began, since));
+        let left = last.took.saturating_sub(since.elapsed());
+        // The first one syncs if the group is not complete in time, and another one if the first one has ended.
+        let is_first = number.wrapping_sub(last.began).cast_signed() <= 1;
+        match left.is_zero() || is_first {
+            true => left,
+            false => left.max(ProcessLock::check_interval()),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub struct DirectoryLog {
 
 #[derive(Debug)]
 enum Access {
-    Shared(Appending),
+    Shared(Box<Appending>),
     ReadOnly(Following),
 }
 
@@ -47,7 +47,7 @@ impl DirectoryLog {
         let (manifest, access) = match options.mode {
             Mode::Shared => {
                 let (manifest, appending) = Appending::open(folder, options)?;
-                (manifest, Access::Shared(appending))
+                (manifest, Access::Shared(Box::new(appending)))
             }
             Mode::ReadOnly => {
                 let following = Following::open(folder, options)?;
@@ -79,7 +79,7 @@ impl DirectoryLog {
         }
     }
 
-    /// A number that users of the log raise when they have made something durable beside it that others should read: a
+    /// A number that users of the log raise when they have made another file durable that all processes should read: a
     /// manifest. One load of shared memory.
     ///
     /// It does not go back while any process has the log open, and the first process that opens the log sets it to 0:

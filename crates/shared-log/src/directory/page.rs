@@ -10,7 +10,8 @@
 //!     15  their number when the last one began      16  threads that asked for it        17  how long it took, in ns
 //!     18  the favoured process; 0: none             19  not 0: it is within an append
 //!     20  number that users of the log raise (their manifest), and its check
-//!     21  the *scan start*: position     22  segment     23  offset     24  hash of the frame before     25  check of 21 to 24
+//!     21  the *scan start*: position        22  its segment        23  its offset
+//!     24  hash of the frame before it           25  check of the words 2, 3 and 21 to 24
 //! from 64 on, eight words (a cache line) for each process:
 //!      0  its number; 0: free; the highest bit is set while a process enters itself here
 //!      1  when it started     2  the numbering of processes     3  it has applied the records below this position
@@ -22,9 +23,9 @@
 //! words 11 and 12 are a *receipt* in addition. The system writes the page to the disk at some time after they were
 //! stored, and the records below were durable before that: a log that ends earlier has lost records.
 //!
-//! The records below the scan start were durable, too, before it was stored. A process that opens the log looks for its end
-//! from there on, instead of from the begin of a segment. The record at the scan start was durable as well, so that it is
-//! compared again, and a log that lost its end is noticed.
+//! The records below the scan start, and the one there, were durable, too, before it was stored. A process that opens
+//! the log looks for its end from there on, instead of from the begin of a segment. The record at the scan start is
+//! compared again, so that a log that lost its end is noticed.
 //!
 //! Word 20 and the processes are about the processes that have the log open: the first one that opens it clears them.
 
@@ -130,8 +131,13 @@ pub(super) struct Page {
     /// This process.
     pid: u64,
     /// The last end that matched the check of the page, so that it need not be compared again.
-    checked_end: AtomicU64,
+    checked_end: CacheLine,
 }
+
+/// A word that threads change often, apart from those that they only read.
+#[derive(Debug)]
+#[repr(align(64))]
+struct CacheLine(AtomicU64);
 
 impl Page {
     pub(super) fn new(shared: SharedPage, id: LogId) -> Self {
@@ -139,7 +145,7 @@ impl Page {
             shared,
             id,
             pid: std::process::id().into(),
-            checked_end: AtomicU64::new(0),
+            checked_end: CacheLine(AtomicU64::new(0)),
         }
     }
 
@@ -187,20 +193,20 @@ impl Page {
         if before == 0 || before != self.load(Word::Check) {
             return Some(state);
         }
-        let is_valid = before == self.check(&state);
-        if is_valid {
-            self.checked_end.store(state.tail.position, Relaxed);
-        }
-        is_valid.then_some(state)
+        (before == self.check(&state)).then_some(state)
     }
 
     /// The position after the last record: that of [`Page::glance`]. One load while it does not change.
     pub(super) fn end(&self) -> Option<Position> {
         let end = self.load(Word::End);
-        match end == self.checked_end.load(Relaxed) && end != 0 {
-            true => Some(end),
-            false => self.glance().map(|state| state.tail.position),
+        if end == self.checked_end.0.load(Relaxed) && end != 0 {
+            return Some(end);
         }
+        let end = self.glance()?.tail.position;
+        if self.load(Word::Check) != 0 {
+            self.checked_end.0.store(end, Relaxed);
+        }
+        Some(end)
     }
 
     fn loaded(&self) -> State {
@@ -321,13 +327,9 @@ impl Page {
         self.store(Word::Busy, is_busy.into());
     }
 
-    /// Counts a sync that is asked for, and wakes the thread that gathers them if they are complete.
-    pub(super) fn ask_for_sync(&self) {
-        self.word(Word::Asked).fetch_add(1, SeqCst);
-        // A thread that gathers after this count finds it. The size of the group does not change while it gathers.
-        if self.is_group_complete(&self.last_sync()) {
-            self.sync_asked().ring();
-        }
+    /// Counts a sync that is asked for; returns the number of them.
+    pub(super) fn ask_for_sync(&self) -> u64 {
+        self.word(Word::Asked).fetch_add(1, SeqCst).wrapping_add(1)
     }
 
     /// Whether as many threads have asked for a sync since `last` began as for that one.
@@ -378,14 +380,9 @@ impl Page {
         self.shared.bell(2)
     }
 
-    /// Rung when a sync is asked for.
-    pub(super) fn sync_asked(&self) -> Bell<'_> {
-        self.shared.bell(3)
-    }
-
     /// Rung when the number that users raise is raised.
     pub(super) fn manifest_raised(&self) -> Bell<'_> {
-        self.shared.bell(4)
+        self.shared.bell(3)
     }
 
     /// The word that says `number`. One word has both, so that it changes at once.
@@ -434,8 +431,8 @@ impl Page {
     }
 }
 
-/// The scan start in the page of `folder`, which is read as a file: for a process that maps and writes nothing. `None` if
-/// there is none.
+/// The scan start in the page of `folder`, which is read as a file: for a process that maps and writes nothing. `None`
+/// if there is none.
 pub(super) fn read_scan_start(folder: &Path, id: LogId) -> Option<Cursor> {
     let mut bytes = [0; FIRST_PROCESS * 8];
     let mut file = File::open(folder.join(NAME)).ok()?;
