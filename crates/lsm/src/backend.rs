@@ -380,6 +380,8 @@ impl LsmBackend {
         if !core.options.read_only {
             self.sync()?;
         }
+        // The tables of a follower should not be much older than the log.
+        core.follow_tables()?;
         // An incomplete copy must not open, in particular not as an older version of the database.
         let marker = begin(&**disk, target)?;
         // Until the log is copied, segments that the manifest refers to must stay.
@@ -397,7 +399,10 @@ impl LsmBackend {
         }
         let links = match &core.wal {
             Wal::Own(own) => own.copy_to(&log, view.version())?,
-            Wal::Shared(wal) => processes::copy_log(core, wal, &log, view.version())?,
+            Wal::Shared(wal) => {
+                let point = files.stored.log_point.unwrap_or_default();
+                processes::copy_log(core, wal, &log, point, view.version())?
+            }
         };
         copy_tables(core, &tables, &files.files)?;
         let whole = Whole {

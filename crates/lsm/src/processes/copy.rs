@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use isomer_shared_log::{Record, SharedLog};
-use isomer_storage::{Commit, GroupRecord, StorageError, Version, damaged, io_error};
+use isomer_storage::{Commit, GroupRecord, LogPoint, StorageError, Version, damaged, io_error};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{SharedWal, wal::log_error};
@@ -52,18 +52,27 @@ pub(super) fn each_record(
     Ok(())
 }
 
-/// Writes the commits up to `upto`, which are applied, as a private log into the folder `target`. Returns its
-/// segments.
+/// The error if records between the tables and the log are missing.
+fn is_trimmed() -> StorageError {
+    StorageError::Unavailable(
+        "the shared log was trimmed while the database was copied: try again".to_owned(),
+    )
+}
+
+/// Writes the commits up to `upto`, which are applied, as a private log into the folder `target`, for tables that hold
+/// everything before `point`. Returns its segments.
 pub fn copy_log(
     core: &Core,
     wal: &SharedWal,
     target: &Path,
+    point: LogPoint,
     upto: Version,
 ) -> Result<Links, StorageError> {
     let disk = &*core.options.disk;
     let seal = &core.options.seal;
     let id = wal.log().id().0.to_le_bytes();
     let mut links = Links::new();
+    let mut next = None;
     let mut open: Option<(u64, SegmentExport)> = None;
     let mut trimmed = 0;
     let mut last = (0, 0);
@@ -72,6 +81,10 @@ pub fn copy_log(
         &**wal.log(),
         wal.applied().next,
         &mut |at, group, _| {
+            if next.is_none() && at > point.next {
+                return Err(is_trimmed());
+            }
+            next = Some(at + 1);
             let number = 1 + at / RECORDS_PER_SEGMENT;
             if open.as_ref().is_some_and(|(segment, _)| *segment != number)
                 && let Some((segment, export)) = open.take()
@@ -113,6 +126,9 @@ pub fn copy_log(
             Ok(())
         },
     )?;
+    if next.is_none() && wal.applied().next > point.next {
+        return Err(is_trimmed());
+    }
     if let Some((segment, export)) = open {
         links.insert(segment, export.finish(last.0, trimmed)?);
     }

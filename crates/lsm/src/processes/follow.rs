@@ -52,7 +52,7 @@ impl Core {
     }
 
     /// Adopts newer tables, and takes over if the maintainer has ended. Does not wait.
-    fn follow_tables(&self) -> Result<(), StorageError> {
+    pub fn follow_tables(&self) -> Result<(), StorageError> {
         let Some(wal) = self.wal.shared() else {
             return Ok(());
         };
