@@ -43,7 +43,7 @@ pub(crate) const A_LITTLE: Piece = Piece {
 /// Changes kept for readers of older versions.
 const RECENT: usize = 1024;
 /// Reported changes kept until the counts are asked for: beyond, the older ones are summed up.
-const MOST_REPORTED: usize = 4 * RECENT;
+const MAX_REPORTED: usize = 4 * RECENT;
 
 /// The counts as of `version`.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl Reports {
     /// Adds the changes of a commit. A process that neither commits nor counts hears of any number of them.
     fn push(&mut self, version: Version, changes: Deltas) {
         self.changes.push_back((version, changes));
-        if self.changes.len() > MOST_REPORTED
+        if self.changes.len() > MAX_REPORTED
             && let Some((version, oldest)) = self.changes.pop_front()
         {
             let (upto, sum) = self.summed.get_or_insert_default();

@@ -33,7 +33,7 @@ use xxhash_rust::xxh3::xxh3_128;
 /// How long an opening waits for another one.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a lock that is waited for is tried.
-const LOOK: Duration = Duration::from_millis(1);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The locks of one process that has a shared database open.
 #[derive(Debug)]
@@ -172,7 +172,7 @@ fn lock_file_within(path: &Path, timeout: Duration) -> io::Result<Option<Process
     let began = Instant::now();
     loop {
         match try_lock_file(path)? {
-            None if began.elapsed() < timeout => std::thread::sleep(LOOK),
+            None if began.elapsed() < timeout => std::thread::sleep(RETRY_PAUSE),
             outcome => return Ok(outcome),
         }
     }

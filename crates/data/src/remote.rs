@@ -51,7 +51,7 @@ pub(crate) struct Caches {
 }
 
 /// The part of a commit that concerns caches, kept while the store is being opened.
-struct Kept {
+struct DelayedCommit {
     version: Version,
     writes: WriteSet,
     stream: Vec<u8>,
@@ -59,7 +59,7 @@ struct Kept {
 
 enum State {
     /// The caches are being loaded: later commits wait.
-    Opening(Vec<Kept>),
+    Opening(Vec<DelayedCommit>),
     Open(Caches),
 }
 
@@ -106,7 +106,7 @@ impl Remote {
         }
         match &mut *self.state.write() {
             State::Open(caches) => self.apply(caches, commit),
-            State::Opening(kept) => kept.push(Kept::of(commit)),
+            State::Opening(kept) => kept.push(DelayedCommit::of(commit)),
         }
     }
 
@@ -138,7 +138,7 @@ impl Remote {
     }
 }
 
-impl Kept {
+impl DelayedCommit {
     fn of(commit: &Commit<'_>) -> Self {
         let mut writes = WriteSet::new();
         commit

@@ -23,7 +23,7 @@ use crate::{
 
 /// Most numbers that a process of a shared database reserves at a time; it begins with one. Numbers that are reserved
 /// and not used are exceptions in the vectors of all transactions until they are settled.
-const MOST_RESERVED_SHARED: u64 = 64;
+const MAX_RESERVED_SHARED: u64 = 64;
 
 /// Settles the numbers of whole spans that are at least one span before `next`: their transactions are in this state,
 /// or conflict with this commit. Returns up to where numbers are settled.
@@ -135,7 +135,7 @@ impl Numbering<'_> {
     /// Reserves a block of numbers in a shared database, and settles those before it that are old enough.
     fn reserve_shared(self, numbers: &mut Numbers) -> Result<(), DataError> {
         let own_replica = &self.store.shared().own_replica;
-        let size = (numbers.block * 2).clamp(1, MOST_RESERVED_SHARED);
+        let size = (numbers.block * 2).clamp(1, MAX_RESERVED_SHARED);
         let reserved = commit_small(&**self.store.engine(), Durability::Buffered, |tx| {
             own_replica.enter_heard(numbers);
             let stored = tx.get(NUMBERS)?;
@@ -166,7 +166,7 @@ impl Numbering<'_> {
         (numbers.next, numbers.end) = (first, first + size);
         (numbers.block, numbers.open) = (size, true);
         // Of which version is not needed: what is settled in a state is read from it.
-        numbers.settle(settled, 0);
+        numbers.mark_settled(settled, 0);
         Ok(())
     }
 

@@ -459,14 +459,14 @@ impl Numbers {
             Heard::Reserved(own) => self.own = self.own.or(Some(own)),
             Heard::Settled(replica, upto, version) => {
                 if self.own == Some(ReplicaNo(replica)) {
-                    self.settle(upto, version);
+                    self.mark_settled(upto, version);
                 }
             }
         }
     }
 
     /// The numbers up to this one are settled in states of that version and later ones.
-    pub(crate) fn settle(&mut self, upto: u64, version: Version) {
+    pub(crate) fn mark_settled(&mut self, upto: u64, version: Version) {
         self.settled = self.settled.max(upto);
         self.settled_at = self.settled_at.max(version);
     }

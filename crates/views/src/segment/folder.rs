@@ -56,13 +56,13 @@ enum WriteAccess {
     /// While it holds the lock between processes, from its first need on.
     Elected {
         locks: Arc<ProcessLocks>,
-        held: Mutex<Held>,
+        held: Mutex<WriterLock>,
     },
 }
 
 /// The lock of the process that writes.
 #[derive(Debug)]
-enum Held {
+enum WriterLock {
     NotYet,
     Now(#[allow(dead_code)] ProcessLock),
     /// The database is closed.
@@ -85,7 +85,7 @@ impl Folder {
             None => WriteAccess::Always,
             Some(locks) => WriteAccess::Elected {
                 locks: locks.clone(),
-                held: Mutex::new(Held::NotYet),
+                held: Mutex::new(WriterLock::NotYet),
             },
         };
         Self {
@@ -107,12 +107,12 @@ impl Folder {
             WriteAccess::Never => false,
             WriteAccess::Elected { locks, held } => {
                 let mut held = held.lock();
-                if matches!(*held, Held::NotYet)
+                if matches!(*held, WriterLock::NotYet)
                     && let Ok(Some(lock)) = locks.try_lock("views")
                 {
-                    *held = Held::Now(lock);
+                    *held = WriterLock::Now(lock);
                 }
-                matches!(*held, Held::Now(_))
+                matches!(*held, WriterLock::Now(_))
             }
         }
     }
@@ -120,7 +120,7 @@ impl Folder {
     /// The database is closed: another process may write.
     pub(crate) fn let_go(&self) {
         if let WriteAccess::Elected { held, .. } = &self.access {
-            *held.lock() = Held::NoMore;
+            *held.lock() = WriterLock::NoMore;
         }
     }
 
