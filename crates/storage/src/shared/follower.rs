@@ -19,7 +19,7 @@ use crate::{
 /// The thread waits for the log that long at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// While this process commits by itself, it applies the commits of others on the way. The thread then looks at the log
-/// that often instead of waiting for it: a waiting thread would be woken by each commit of its own process.
+/// that often instead of waiting for it: a waiting thread would be woken by each commit of this process.
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long the thread pauses when the log cannot be reached.
 const FAILURE_PAUSE: Duration = Duration::from_millis(200);

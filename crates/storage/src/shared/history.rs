@@ -70,7 +70,7 @@ struct Counted {
 
 /// A record that was read: its head, and the version behind it.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct LoggedGroup {
     pub(super) at: Position,
     pub(super) head: GroupHead,
     pub(super) next_version: Version,
@@ -172,7 +172,7 @@ impl History {
     }
 
     /// Reads the record at `at`; `None` if there is none any more, or not yet.
-    pub(super) fn read(&self, at: Position) -> Result<Option<Found>, StorageError> {
+    pub(super) fn read(&self, at: Position) -> Result<Option<LoggedGroup>, StorageError> {
         let page = match self.call(|log| log.read(at, 0)) {
             Err(LogError::Trimmed { .. }) => return Ok(None),
             page => page.map_err(log_error)?,
@@ -181,7 +181,7 @@ impl History {
             return Ok(None);
         };
         let group = self.decode(at, bytes)?;
-        Ok(Some(Found {
+        Ok(Some(LoggedGroup {
             at,
             head: group.head,
             next_version: group.next_version(),
@@ -202,7 +202,7 @@ impl History {
     fn last_where(
         &self,
         is_before: impl Fn(Version, u64) -> bool,
-    ) -> Result<Option<Found>, StorageError> {
+    ) -> Result<Option<LoggedGroup>, StorageError> {
         let end = self.applied();
         let first = self.first()?;
         let (mut low, mut high) = (first, end);
@@ -244,7 +244,7 @@ impl History {
     }
 
     /// The last record that was written at or before a time.
-    pub(super) fn at_time(&self, time_ms: u64) -> Result<Option<Found>, StorageError> {
+    pub(super) fn at_time(&self, time_ms: u64) -> Result<Option<LoggedGroup>, StorageError> {
         self.last_where(|_, written_ms| written_ms <= time_ms)
     }
 

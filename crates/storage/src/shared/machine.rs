@@ -18,9 +18,9 @@ use crate::{
 pub(super) enum Change<'t, B: Backend> {
     /// A transaction.
     Commit(&'t Work<B>),
-    /// A bulk load: a record of its own.
+    /// A bulk load: it is alone in its record.
     Load(&'t Load),
-    /// The change stream is to be trimmed up to and including this version: a record of its own.
+    /// The change stream is to be trimmed up to and including this version: it is alone in its record.
     Trim(Version),
 }
 
@@ -118,7 +118,7 @@ impl<B: Backend> Machine<B> {
         Ok(())
     }
 
-    /// The record at `at` with that head and so many bytes is applied.
+    /// The record at `at` with that head and `bytes` bytes is applied.
     fn note_applied(&mut self, at: Position, head: GroupHead, published: Version, bytes: usize) {
         self.stream = head.stream;
         self.last_ms = head.time_ms;

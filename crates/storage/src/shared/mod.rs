@@ -234,7 +234,7 @@ impl<B: Backend> Shared<B> {
         Ok(version)
     }
 
-    /// Commits something that is a record of its own; returns its position and its version.
+    /// Commits something that is alone in its record; returns its position and its version.
     fn commit_alone(
         &self,
         node: &mut Node<Arc<dyn SharedLog>, Machine<B>>,

@@ -54,7 +54,7 @@ fn open(folder: &Path) -> MemoryEngine {
     MemoryEngine::shared(Arc::new(log), SharedOptions::default()).expect("the log can be read")
 }
 
-/// Three engines, each with its own handle of the log, as three processes have. All close and open again meanwhile.
+/// Three engines, each with its own handle of the log, as three processes have. All close and open again in between.
 #[test]
 fn three_engines_on_a_log_in_a_directory() {
     const ROUNDS: u64 = 3;

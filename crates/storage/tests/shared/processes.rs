@@ -277,7 +277,7 @@ fn an_idle_process_hears_of_commits() {
             version
         );
         let hears = heard.recv_timeout(Duration::from_secs(20));
-        assert_eq!(hears, Ok((version, true)), "without a call of its own");
+        assert_eq!(hears, Ok((version, true)), "without a call");
     }
     let own = writing(&idle, b"key", b"value").commit(Durability::Buffered);
     let hears = heard.recv_timeout(Duration::from_secs(20));

@@ -677,7 +677,7 @@ impl World {
             };
             assert!(
                 part.trimmed <= limit,
-                "nobody trimmed up to {}",
+                "no process trimmed up to {}",
                 part.trimmed
             );
         }
