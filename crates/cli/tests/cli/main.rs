@@ -9,4 +9,5 @@ mod replica;
 mod replicas;
 mod scripts;
 mod serve;
+mod shared;
 mod support;
