@@ -258,6 +258,7 @@ pub fn rotate_key(options: &RotateOptions) -> Result<()> {
         (None, Some(name)) => MasterKey::from_env(name)?,
         (None, None) => bail!("the new key is missing: give it by --new-key-file"),
     };
+    open::refuse_others(&options.db)?;
     Database::rotate_key(&options.db, &old, &new)?;
     line(&format!(
         "{} opens with the new key from now on",

@@ -215,16 +215,24 @@ pub fn open_existing(path: &Path) -> Result<Database> {
     })
 }
 
-/// Opens an existing database for work that needs it alone.
-pub fn open_alone(path: &Path) -> Result<Database> {
-    let opened = keyed_builder()?
-        .sharing(Sharing::Exclusive)
-        .create(false)
-        .open(path);
-    opened.map_err(|error| match path.try_exists() {
-        Ok(false) => missing(path),
-        _ => in_use(path, error),
-    })
+/// Refuses work that needs a database alone, if other processes have it open.
+pub fn refuse_others(path: &Path) -> Result<()> {
+    if Sharing::at(path) != Some(Sharing::Shared) {
+        return Ok(());
+    }
+    match processes(path)? {
+        others if others.is_empty() => Ok(()),
+        others => Err(needs_alone(path, &others)),
+    }
+}
+
+fn needs_alone(path: &Path, others: &[SharingProcess]) -> anyhow::Error {
+    let others: Vec<_> = others.iter().map(described).collect();
+    anyhow!(
+        "the database `{}` is in use, and this needs it alone: end these processes: {}",
+        path.display(),
+        others.join(", ")
+    )
 }
 
 /// Adds to the error for a database that is open elsewhere what to do: a shared one names its processes.
@@ -240,14 +248,7 @@ pub fn in_use(path: &Path, error: Error) -> anyhow::Error {
         );
     }
     match processes(path) {
-        Ok(processes) if !processes.is_empty() => {
-            let processes: Vec<_> = processes.iter().map(described).collect();
-            anyhow!(
-                "the database `{}` is in use, and this needs it alone: end these processes: {}",
-                path.display(),
-                processes.join(", ")
-            )
-        }
+        Ok(others) if !others.is_empty() => needs_alone(path, &others),
         // One process has it exclusively.
         _ => anyhow!("{error}, or open it there as a shared one"),
     }

@@ -126,8 +126,11 @@ pub fn command(options: &ServeOptions) -> Result<()> {
     }
     start_logging(&config);
     let mut served = Served::new(config);
-    served.builder = open::shared_builder();
     served.key = open::key()?;
+    served.builder = match &served.key {
+        Some(key) => open::shared_builder().key(key.clone()),
+        None => open::shared_builder(),
+    };
     served.create = options.create;
     served.databases = options
         .databases

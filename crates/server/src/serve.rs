@@ -126,7 +126,7 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
     let builder = options.builder.clone().sharing(sharing);
     let builder = builder.process_kind("server");
     let folder = config.databases_folder.clone();
-    let databases = Databases::new(builder.clone(), folder, sharing == Sharing::Shared);
+    let databases = Databases::new(builder, folder, sharing == Sharing::Shared);
     for (name, path) in &options.databases {
         let name = name.clone().unwrap_or_else(|| name_of(path));
         databases.add_at(&name, path, options.create)?;
@@ -206,7 +206,7 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
         accepting.push(accept(listener, Protocol::Bolt));
     }
     runtime.spawn(sweep(core.clone()));
-    let replicating = replication::start(&core, builder)
+    let replicating = replication::start(&core, options.builder.clone())
         .map_err(|error| ServerError::Unavailable(format!("threads cannot be created: {error}")))?;
     Ok(RunningServer {
         replicating: Some(replicating),

@@ -383,6 +383,7 @@ impl Databases {
         };
         match &served {
             Some(served) => {
+                self.refuse_others(&served.db)?;
                 served.feed.close();
                 served.db.close()?;
             }
@@ -437,6 +438,22 @@ impl Databases {
                 self.fail(name, location, &error);
                 Err(error)
             }
+        }
+    }
+
+    /// Fails if other processes have a database open that is to be dropped.
+    fn refuse_others(&self, db: &Database) -> Result<()> {
+        let others = db.processes()?.into_iter();
+        let others = others.filter(|process| process.pid != std::process::id());
+        let others: Vec<_> = others
+            .map(|process| format!("{} ({})", process.pid, process.kind))
+            .collect();
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(ServerError::Unavailable(format!(
+                "other processes have this database open: end them first: {}",
+                others.join(", ")
+            ))),
         }
     }
 
@@ -874,7 +891,7 @@ fn lock_alone(path: &Path) -> Result<Option<Lock>> {
     let locked = RealDisk.lock(&path.join("LOCK"), LockMode::Exclusive);
     locked.map_err(|error| match error {
         LockError::Held(_) => ServerError::Unavailable(format!(
-            "other processes have the database {} open: end them first (`isomer stats --processes` lists them)",
+            "other processes have the database {} open: end them first",
             path.display()
         )),
         LockError::Io(error) => {
