@@ -605,7 +605,7 @@ fn connections_leave_files_to_the_databases() {
 fn a_server_with_a_key_serves_encrypted_databases() {
     let folder = tempfile::tempdir().expect("a folder");
     let key = "0f".repeat(32);
-    let more = ["--without-authentication"];
+    let more = ["--without-authentication", "--engine", "lsm"];
     for _ in 0..2 {
         let mut server = Server::start(folder.path(), &more, &[("ISOMER_KEY", &key)]);
         let path = folder.path().join("people.isomer");

@@ -55,7 +55,7 @@ fn commands_work_while_a_program_has_the_database_open() {
     folder.good(&["check", "db"]);
     folder.good(&["backup", "db", "backups"]);
     folder.good(&["checkpoint", "db", "copy"]);
-    folder.good(&["export", "db", "all", "dump.jsonl"]);
+    folder.good(&["export", "db", "all", "--output", "dump.jsonl"]);
     let copied = folder.good(&["query", "copy", "MATCH (n:Note) RETURN count(n) AS n"]);
     assert!(copied.contains('2'), "{copied}");
 

@@ -967,6 +967,37 @@ mod tests {
     }
 
     #[test]
+    fn servers_share_users_and_tokens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let open = || System::open(&path, None, Sharing::Shared).unwrap();
+        let (one, other) = (open(), open());
+        one.add_user("ada", "a long password", &Rights::all())
+            .unwrap();
+        assert!(other.has_users() && other.knows_password("ada", "a long password"));
+        let again = other.add_user("ada", "a long password", &Rights::all());
+        assert!(matches!(again, Err(ServerError::Exists(_))));
+        let login = other.log_in("ada", "a long password", 60_000).unwrap();
+        assert_eq!(&*one.principal(&login.token).unwrap().name, "ada");
+        assert!(one.remove_token(&login.info.id, None).unwrap());
+        assert!(other.principal(&login.token).is_err());
+
+        // Each removes another administrator at the same time: one remains.
+        other
+            .add_user("bob", "a long password", &Rights::all())
+            .unwrap();
+        let removed = std::thread::scope(|scope| {
+            let threads = [
+                scope.spawn(|| one.remove_user("ada")),
+                scope.spawn(|| other.remove_user("bob")),
+            ];
+            threads.map(|thread| thread.join().unwrap().is_ok())
+        });
+        assert_eq!(removed.iter().filter(|removed| **removed).count(), 1);
+        assert_eq!((one.users().len(), other.users().len()), (1, 1));
+    }
+
+    #[test]
     fn the_last_administrator_cannot_be_removed() {
         let system = System::in_memory().unwrap();
         system
