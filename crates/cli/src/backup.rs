@@ -22,7 +22,8 @@ use crate::{
   isomer backup people.db /backups/people --keep 14    # and forgets all but the last fourteen
   isomer backup --list /backups/people
 
-The database must not be open elsewhere; the library can take a backup while a program reads and writes.")]
+A shared database may be open elsewhere (`isomer share`), and any other one is backed up by the program or the server that
+has it open.")]
 pub struct BackupOptions {
     /// The database
     #[arg(required_unless_present = "list")]
@@ -257,6 +258,7 @@ pub fn rotate_key(options: &RotateOptions) -> Result<()> {
         (None, Some(name)) => MasterKey::from_env(name)?,
         (None, None) => bail!("the new key is missing: give it by --new-key-file"),
     };
+    open::refuse_others(&options.db)?;
     Database::rotate_key(&options.db, &old, &new)?;
     line(&format!(
         "{} opens with the new key from now on",

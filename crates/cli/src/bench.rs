@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isomer_bench::{
-    Network, convergent, core, files, guanciale, language, network, pokec,
+    Network, convergent, core, files, guanciale, language, network, pokec, processes,
     report::{Case, Report},
     server, uuid,
 };
@@ -43,6 +43,9 @@ pub struct BenchOptions {
     /// Acts as the client of idle connections to the server at this address
     #[arg(long, value_name = "ADDRESS", hide = true)]
     pub hold: Option<std::net::SocketAddr>,
+    /// Acts as one of the processes of `processes`
+    #[arg(long, hide = true)]
+    pub member: bool,
     /// For `--worker`: the folder that `isomer generate --questions` filled
     #[arg(long, value_name = "FOLDER", requires = "worker", hide = true)]
     pub data: Option<PathBuf>,
@@ -103,6 +106,8 @@ pub enum BenchName {
     Uuid,
     /// Elements added one by one to a set in a map, a million at scale 1; counters
     Convergent,
+    /// One database in several processes: writes together, the cost for one that is alone, with 10 million pairs at scale 1
+    Processes,
     /// Single documents read and written over HTTP and Bolt, of a million at scale 1; 10,000 idle connections
     Server,
 }
@@ -115,6 +120,9 @@ pub fn command(options: &BenchOptions) -> Result<()> {
             &mut std::io::stdin().lock(),
             &mut std::io::stdout(),
         );
+    }
+    if options.member {
+        return processes::member(&mut std::io::stdin().lock(), &mut std::io::stdout().lock());
     }
     check_scale(options.scale)?;
     let folder = match &options.folder {
@@ -137,6 +145,15 @@ pub fn command(options: &BenchOptions) -> Result<()> {
         BenchName::Guanciale => guanciale::run(folder, scale, &mut report),
         BenchName::Convergent => convergent::run(folder, scale, open::engine(), &mut report),
         BenchName::Server => serve(folder, scale, &mut report),
+        BenchName::Processes => {
+            let program = std::env::current_exe()?;
+            let command = || {
+                let mut command = std::process::Command::new(&program);
+                command.args(["bench", "processes", "--member"]);
+                command
+            };
+            processes::run(folder, scale, &command, &mut report)
+        }
         BenchName::Uuid => {
             let options = uuid::Options {
                 scale,
@@ -200,6 +217,7 @@ fn work(
         | BenchName::Language
         | BenchName::Uuid
         | BenchName::Convergent
+        | BenchName::Processes
         | BenchName::Server => {
             bail!("only pokec and guanciale can be compared with other systems")
         }

@@ -36,6 +36,7 @@ mod reference;
 mod replica;
 mod run;
 mod serve;
+mod share;
 mod shell;
 mod stats;
 mod style;
@@ -91,6 +92,10 @@ struct Cli {
     /// File with the key of an encrypted database: 32 bytes or 64 hexadecimal digits; default: the digits in ISOMER_KEY
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_name = "FILE")]
     key_file: Option<std::path::PathBuf>,
+    /// Whether other processes may have the database open meanwhile; default: shared if `isomer share` or a
+    /// program has made it a shared one, otherwise exclusive
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, value_name = "MODE")]
+    sharing: Option<open::SharingOption>,
     #[command(subcommand)]
     command: Command,
 }
@@ -121,6 +126,8 @@ enum Command {
     Checkpoint(backup::CheckpointOptions),
     /// Compacts a database and frees disk space
     Compact(backup::CompactOptions),
+    /// Makes a database a shared one, which any number of processes may have open
+    Share(share::ShareOptions),
     /// Changes the master key of an encrypted database
     RotateKey(backup::RotateOptions),
     /// Creates a database in a temporary folder and demonstrates its features
@@ -199,6 +206,9 @@ fn main() -> ExitCode {
     if let Some(engine) = cli.engine {
         open::set_engine(engine.into());
     }
+    if let Some(sharing) = cli.sharing {
+        open::set_sharing(sharing);
+    }
     if let Some(file) = cli.key_file {
         open::set_key_file(file);
     }
@@ -215,6 +225,7 @@ fn main() -> ExitCode {
         Command::Restore(options) => backup::restore(options),
         Command::Checkpoint(options) => backup::checkpoint(options),
         Command::Compact(options) => backup::compact(options),
+        Command::Share(options) => share::command(options),
         Command::RotateKey(options) => backup::rotate_key(options),
         Command::Demo(options) => demo::command(options),
         Command::Bench(options) => bench::command(options),

@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
-use isomer_db::{Builder, Database, EngineKind, MasterKey, Memory};
+use isomer_db::{
+    Builder, Database, EngineKind, Error, MasterKey, Memory, Sharing, SharingProcess,
+    internals::is_in_use,
+};
 
 /// The memory budget given on the command line; all databases of a command share it.
 static MEMORY: OnceLock<Memory> = OnceLock::new();
@@ -89,9 +92,40 @@ pub fn set_background_rate(bytes_per_second: u64) {
     let _ = BACKGROUND_RATE.set(bytes_per_second);
 }
 
+/// How a database is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SharingOption {
+    /// Other processes may have it open, too; a database that was not shared becomes a shared one
+    Shared,
+    /// By this process alone
+    Exclusive,
+}
+
+/// Whether other processes may have the databases open meanwhile, if the command line says so.
+static SHARING: OnceLock<Sharing> = OnceLock::new();
+
+/// Sets how all databases are opened from here on.
+pub fn set_sharing(sharing: SharingOption) {
+    // Set at most once, from the command line.
+    let _ = SHARING.set(match sharing {
+        SharingOption::Shared => Sharing::Shared,
+        SharingOption::Exclusive => Sharing::Exclusive,
+    });
+}
+
+/// Whether the command line says how databases are opened.
+pub fn sharing() -> Option<Sharing> {
+    SHARING.get().copied()
+}
+
+/// The engine that the command line gives.
+pub fn engine_option() -> Option<EngineKind> {
+    ENGINE.get().copied()
+}
+
 /// The engine that the command line gives, or the default one.
 pub fn engine() -> EngineKind {
-    ENGINE.get().copied().unwrap_or_default()
+    engine_option().unwrap_or_default()
 }
 
 /// The environment variable that may hold the key of encrypted databases.
@@ -129,9 +163,12 @@ pub fn keyed_builder() -> Result<Builder> {
 
 /// Like [`builder`], but without the key.
 pub fn builder() -> Builder {
+    let builder = Database::builder()
+        .sharing(sharing().unwrap_or(Sharing::AsStored))
+        .process_kind("cli");
     let builder = match MEMORY.get() {
-        Some(memory) => Database::builder().shared_memory(memory),
-        None => Database::builder(),
+        Some(memory) => builder.shared_memory(memory),
+        None => builder,
     };
     let builder = match KEEP_VERSIONS.get() {
         Some(time) => builder.keep_versions(*time),
@@ -165,7 +202,8 @@ pub fn shared_builder() -> Builder {
 
 /// Opens a database; creates it if there is none.
 pub fn open(path: &Path) -> Result<Database> {
-    Ok(keyed_builder()?.open(path)?)
+    let opened = keyed_builder()?.open(path);
+    opened.map_err(|error| in_use(path, error))
 }
 
 /// Opens an existing database.
@@ -173,8 +211,62 @@ pub fn open_existing(path: &Path) -> Result<Database> {
     let opened = keyed_builder()?.create(false).open(path);
     opened.map_err(|error| match path.try_exists() {
         Ok(false) => missing(path),
-        _ => error.into(),
+        _ => in_use(path, error),
     })
+}
+
+/// Refuses work that needs a database alone, if other processes have it open.
+pub fn refuse_others(path: &Path) -> Result<()> {
+    if Sharing::at(path) != Some(Sharing::Shared) {
+        return Ok(());
+    }
+    match processes(path)? {
+        others if others.is_empty() => Ok(()),
+        others => Err(needs_alone(path, &others)),
+    }
+}
+
+fn needs_alone(path: &Path, others: &[SharingProcess]) -> anyhow::Error {
+    let others: Vec<_> = others.iter().map(described).collect();
+    anyhow!(
+        "the database `{}` is in use, and this needs it alone: end these processes: {}",
+        path.display(),
+        others.join(", ")
+    )
+}
+
+/// Adds to the error for a database that is open elsewhere what to do: a shared one names its processes.
+pub fn in_use(path: &Path, error: Error) -> anyhow::Error {
+    if !is_in_use(&error) || EngineKind::at(path) != Some(EngineKind::Lsm) {
+        return error.into();
+    }
+    let argument = crate::export::quoted(&path.display().to_string());
+    if Sharing::at(path) != Some(Sharing::Shared) {
+        return anyhow!(
+            "{error}\n  several processes may use a database at once if it is a shared one: close it, and run \
+             `isomer share {argument}`"
+        );
+    }
+    match processes(path) {
+        Ok(others) if !others.is_empty() => needs_alone(path, &others),
+        // One process has it exclusively.
+        _ => anyhow!("{error}, or open it there as a shared one"),
+    }
+}
+
+/// The other processes that have a shared database open.
+fn processes(path: &Path) -> Result<Vec<SharingProcess>> {
+    let builder = keyed_builder()?.sharing(Sharing::Shared).create(false);
+    let db = builder.open(path)?;
+    let mut processes = db.processes()?;
+    db.close()?;
+    processes.retain(|process| process.pid != std::process::id());
+    Ok(processes)
+}
+
+/// A process in a sentence.
+fn described(process: &SharingProcess) -> String {
+    format!("{} ({})", process.pid, process.kind)
 }
 
 /// The error for a path without a database: unlike the library's it names the commands that create one.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use isomer_db::Sharing;
 use isomer_server::{
     ServeOptions as Served,
     config::{Layers, Origin},
@@ -19,6 +20,7 @@ use crate::{open, style};
   isomer serve people.isomer orders=/data/shop.isomer --create
   isomer serve people.isomer --bolt 127.0.0.1:7687
   isomer serve people.isomer --config server.toml --set limits.query_time=5s
+  isomer serve people.isomer --reuse-port & isomer serve people.isomer --reuse-port
   isomer serve people.isomer --listen 0.0.0.0:4766 --tls-certificate cert.pem --tls-key key.pem
 
 Settings come from the file, then the environment (ISOMER_LISTEN, ISOMER_LIMITS_BODY, …), then flags; `isomer config print`
@@ -46,6 +48,9 @@ pub struct SettingOptions {
     /// Address and port for Neo4j's drivers (Bolt), such as 127.0.0.1:7687; disabled by default
     #[arg(long, value_name = "ADDRESS")]
     pub bolt: Option<String>,
+    /// Listens on the same port as other servers of this user that set it, which share the databases (Linux)
+    #[arg(long)]
+    pub reuse_port: bool,
     /// Folder of users and tokens [default: `isomer-system` next to the first database]
     #[arg(long, value_name = "DIR")]
     pub system: Option<String>,
@@ -92,10 +97,16 @@ impl SettingOptions {
         for (key, given) in [
             ("without_authentication", self.without_authentication),
             ("expose_without_protection", self.expose_without_protection),
+            ("reuse_port", self.reuse_port),
         ] {
             if given {
                 layers.add_flag(key, "true")?;
             }
+        }
+        match open::sharing() {
+            Some(Sharing::Shared) => layers.add_flag("sharing", "shared")?,
+            Some(_) => layers.add_flag("sharing", "exclusive")?,
+            None => {}
         }
         for setting in &self.set {
             let Some((key, value)) = setting.split_once('=') else {
@@ -115,8 +126,11 @@ pub fn command(options: &ServeOptions) -> Result<()> {
     }
     start_logging(&config);
     let mut served = Served::new(config);
-    served.builder = open::shared_builder();
     served.key = open::key()?;
+    served.builder = match &served.key {
+        Some(key) => open::shared_builder().key(key.clone()),
+        None => open::shared_builder(),
+    };
     served.create = options.create;
     served.databases = options
         .databases

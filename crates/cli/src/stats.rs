@@ -5,32 +5,63 @@ use std::{fmt::Write as _, path::PathBuf};
 use anyhow::Result;
 use clap::Args;
 use isomer_db::{
-    Database, MemoryKind, ProcessMemory,
+    Database, MemoryKind, ProcessMemory, SharingProcess,
     internals::{
         DatabaseInternals as _, LayerResult as _,
         data::{Access, Catalog, ConstraintKind, GraphRead, IndexState, ValueType},
     },
 };
 
+use serde_json::json;
+
 use crate::{
     open,
-    style::{Style, bytes, count},
+    style::{Style, bytes, count, counted, duration},
 };
 
 /// Options of `isomer stats`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:
-  isomer stats people.db")]
+  isomer stats people.db
+  isomer stats people.db --processes --json")]
 pub struct StatsOptions {
     /// The database
     pub db: PathBuf,
+    /// Shows only the processes that have the database open
+    #[arg(long)]
+    pub processes: bool,
+    /// Prints one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Runs the command.
 pub fn command(options: &StatsOptions) -> Result<()> {
     let db = open::open_existing(&options.db)?;
+    match (options.json, options.processes) {
+        (true, only_processes) => {
+            crate::style::line(&as_json(&db, only_processes)?.to_string())?;
+        }
+        (false, true) => {
+            let lines = processes(&db)?;
+            match lines.is_empty() {
+                true => crate::style::line("this database is not a shared one")?,
+                false => {
+                    let mut text = String::new();
+                    write_lines(&mut text, &lines);
+                    crate::style::line(text.trim_end())?;
+                }
+            }
+        }
+        (false, false) => crate::style::line(described(&db)?.trim_end())?,
+    }
+    Ok(db.close()?)
+}
+
+/// Everything, as text.
+fn described(db: &Database) -> Result<String> {
     let style = Style::stdout();
-    let mut text = schema(&db, style)?;
+    let mut text = schema(db, style)?;
     let statistics = db.store()?.engine().statistics()?;
     let capabilities = db.store()?.engine().capabilities();
     let _ = writeln!(text, "{}", style.heading("Storage"));
@@ -50,15 +81,79 @@ pub fn command(options: &StatsOptions) -> Result<()> {
         .filter(|(_, value)| says_something(value));
     lines.extend(details.map(displayed));
     write_lines(&mut text, &lines);
-    let views = views(&db)?;
+    let processes = processes(db)?;
+    if !processes.is_empty() {
+        let _ = writeln!(text, "{}", style.heading("Processes"));
+        write_lines(&mut text, &processes);
+    }
+    let views = views(db)?;
     if !views.is_empty() {
         let _ = writeln!(text, "{}", style.heading("Read views"));
         write_lines(&mut text, &views);
     }
     let _ = writeln!(text, "{}", style.heading("Memory"));
-    write_lines(&mut text, &memory(&db)?);
-    crate::style::line(text.trim_end())?;
-    Ok(db.close()?)
+    write_lines(&mut text, &memory(db)?);
+    Ok(text)
+}
+
+/// The processes that have the database open: numbers, and what they are and do.
+fn processes(db: &Database) -> Result<Vec<(String, String)>> {
+    let line = |process: SharingProcess| {
+        let mut parts = vec![process.kind];
+        if process.pid == std::process::id() {
+            parts.push("this command".to_owned());
+        }
+        if let Some(age) = process.age {
+            parts.push(format!("since {}", duration(age)));
+        }
+        match process.behind {
+            Some(0) => parts.push("up to date".to_owned()),
+            Some(behind) => parts.push(format!("{} behind", counted(behind, "record"))),
+            None => {}
+        }
+        if process.maintains {
+            parts.push("maintains the tables".to_owned());
+        }
+        (process.pid.to_string(), parts.join(", "))
+    };
+    Ok(db.processes()?.into_iter().map(line).collect())
+}
+
+/// The figures as a JSON object.
+fn as_json(db: &Database, only_processes: bool) -> Result<serde_json::Value> {
+    let process = |process: SharingProcess| {
+        json!({
+            "pid": process.pid,
+            "kind": process.kind,
+            "age_s": process.age.map(|age| age.as_secs_f64()),
+            "applied": process.applied,
+            "behind": process.behind,
+            "maintains": process.maintains,
+            "own": process.pid == std::process::id(),
+        })
+    };
+    let processes: Vec<_> = db.processes()?.into_iter().map(process).collect();
+    if only_processes {
+        return Ok(json!({ "processes": processes }));
+    }
+    let store = db.store()?;
+    let statistics = store.engine().statistics()?;
+    let capabilities = store.engine().capabilities();
+    let details = statistics.details.into_iter().map(|(name, value)| {
+        let number = value.parse::<u64>().map(serde_json::Value::from);
+        let value = number.unwrap_or_else(|_| value.into());
+        (name, value)
+    });
+    Ok(json!({
+        "engine": capabilities.name,
+        "shared": capabilities.several_processes,
+        "version": store.engine().version(),
+        "keys": statistics.key_count,
+        "stored_bytes": statistics.stored_bytes,
+        "change_stream_entries": statistics.stream_entries,
+        "details": details.collect::<serde_json::Map<_, _>>(),
+        "processes": processes,
+    }))
 }
 
 /// Whether a metric of the engine is worth a line: not zero, and not a level without runs.

@@ -53,6 +53,40 @@ impl EngineKind {
     }
 }
 
+impl Sharing {
+    /// How the database in the directory `path` is stored: [`Sharing::Shared`] if it was opened in that way before,
+    /// otherwise [`Sharing::Exclusive`]; none if there is no database.
+    ///
+    /// ```
+    /// use isomerdb::{Database, Sharing};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("db");
+    /// assert_eq!(Sharing::at(&path), None);
+    /// Database::open(&path)?.close()?;
+    /// assert_eq!(Sharing::at(&path), Some(Sharing::Exclusive));
+    /// Database::builder().sharing(Sharing::Shared).open(&path)?.close()?;
+    /// assert_eq!(Sharing::at(&path), Some(Sharing::Shared));
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn at(path: impl AsRef<Path>) -> Option<Self> {
+        let path = path.as_ref();
+        let is_shared = LsmEngine::is_shared_at(path, &LsmOptions::default());
+        if is_shared.is_ok_and(|shared| shared) {
+            return Some(Self::Shared);
+        }
+        EngineKind::at(path).map(|_| Self::Exclusive)
+    }
+
+    /// How to open the database in `path`.
+    fn resolved(self, path: &Path) -> Self {
+        match self {
+            Self::AsStored => Self::at(path).unwrap_or_default(),
+            sharing => sharing,
+        }
+    }
+}
+
 /// The engine with a name. Version 0.1.0 called the LSM engine `store`.
 ///
 /// ```
@@ -138,13 +172,15 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
     match kind {
         EngineKind::Lsm => {
             let (reserved, sizes) = lsm_sizes(memory, options.cache_bytes)?;
+            let is_shared = options.sharing.resolved(path) == Sharing::Shared;
             let lsm = LsmOptions {
                 create: options.create && !options.read_only,
                 read_only: options.read_only,
-                sharing: match options.sharing {
-                    Sharing::Exclusive => isomer_lsm::LogSharing::Exclusive,
-                    Sharing::Shared => isomer_lsm::LogSharing::Shared,
+                sharing: match is_shared {
+                    true => isomer_lsm::LogSharing::Shared,
+                    false => isomer_lsm::LogSharing::Exclusive,
                 },
+                process_kind: options.process_kind.clone(),
                 cache_bytes: sizes.cache_bytes,
                 spare_memory: sizes
                     .shared
@@ -162,7 +198,7 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
                 ..LsmOptions::default()
             };
             let engine = Arc::new(LsmEngine::open(path, lsm).lift()?);
-            let process_locks = match options.sharing == Sharing::Shared && !options.read_only {
+            let process_locks = match is_shared && !options.read_only {
                 true => Some(join_processes(path)?),
                 false => None,
             };
@@ -253,7 +289,7 @@ fn check_unkeyed(options: &Builder, kind: EngineKind) -> Result<()> {
 /// Only the LSM engine can be shared by processes.
 fn check_unshared(options: &Builder, kind: EngineKind) -> Result<()> {
     match options.sharing {
-        Sharing::Exclusive => Ok(()),
+        Sharing::Exclusive | Sharing::AsStored => Ok(()),
         Sharing::Shared => Err(Error::new(
             ErrorKind::Unsupported,
             format!(

@@ -35,6 +35,9 @@ pub enum Sharing {
     Exclusive,
     /// Any number of processes of this machine, each of which reads and writes.
     Shared,
+    /// As the database is stored: [`Sharing::Shared`] if it was opened in that way before, otherwise
+    /// [`Sharing::Exclusive`]. For tools that open databases of others.
+    AsStored,
 }
 
 /// A point in the past of a database: see [`Database::begin_at`](crate::Database::begin_at).
@@ -54,6 +57,7 @@ pub struct Builder {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) sharing: Sharing,
+    pub(crate) process_kind: String,
     pub(crate) memory: Option<isomer_data::Memory>,
     pub(crate) cache_bytes: Option<usize>,
     pub(crate) temporary_folder: Option<PathBuf>,
@@ -83,6 +87,7 @@ impl Default for Builder {
             create: true,
             read_only: false,
             sharing: Sharing::default(),
+            process_kind: "library".to_owned(),
             memory: None,
             cache_bytes: None,
             temporary_folder: None,
@@ -176,6 +181,13 @@ impl Builder {
     /// ```
     pub fn sharing(mut self, sharing: Sharing) -> Self {
         self.sharing = sharing;
+        self
+    }
+
+    /// What this program is, for people: shown by [`Database::processes`](crate::Database::processes). The first 16
+    /// bytes count; default: `library`.
+    pub fn process_kind(mut self, kind: impl Into<String>) -> Self {
+        self.process_kind = kind.into();
         self
     }
 

@@ -53,9 +53,9 @@ pub use isomer_db::{
     Path, Phase, Point, Prepared, ProcessMemory, Query, QueryError, QueryOptions, QueryResult,
     ReadBucket, ReadCollection, ReadField, ReadTransaction, ReadTypedBucket, Reads, RelId,
     Relationship, ReplicaId, RestoreOptions, RestorePoint, Restored, Result, Row, RowCursor,
-    RowStream, SchemaClash, SchemaError, Sharing, StatementClass, Statistics, TransactionRows,
-    TypedBucket, TypedPairs, Update, Value, ValueError, Verdict, Version, Watch, Watched, Watcher,
-    WriteTransaction, from_value, jiff, json, params, temporal, to_map, to_value,
+    RowStream, SchemaClash, SchemaError, Sharing, SharingProcess, StatementClass, Statistics,
+    TransactionRows, TypedBucket, TypedPairs, Update, Value, ValueError, Verdict, Version, Watch,
+    Watched, Watcher, WriteTransaction, from_value, jiff, json, params, temporal, to_map, to_value,
 };
 #[cfg(feature = "files")]
 #[doc(inline)]

@@ -141,6 +141,14 @@ impl LsmEngine {
     pub fn is_at(path: impl AsRef<Path>, options: &LsmOptions) -> Result<bool, StorageError> {
         open::exists(path.as_ref(), options)
     }
+
+    /// Whether the directory `path` holds a database that processes share. Nothing is locked or changed.
+    pub fn is_shared_at(
+        path: impl AsRef<Path>,
+        options: &LsmOptions,
+    ) -> Result<bool, StorageError> {
+        Ok(open::read(path.as_ref(), options)?.is_some_and(|made| made.is_shared()))
+    }
 }
 
 delegate_engine!(LsmEngine, engine);

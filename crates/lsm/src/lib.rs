@@ -53,3 +53,5 @@ pub use processes::ManifestNumbers;
 pub use range_tombstones::{RangeTombstones, Span};
 pub use table::{builder::TableOptions, sealed::Pace};
 pub use tree::{OnChange, Recovered, Tree, TreeOptions};
+
+pub use isomer_shared_log::LogProcess;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_db::{Builder, Database, MasterKey, Memory};
+use isomer_db::{Builder, Database, MasterKey, Memory, Sharing};
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_rustls::{
     TlsAcceptor,
@@ -118,13 +118,15 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
         .build()
         .map_err(|error| ServerError::Unavailable(format!("threads cannot be created: {error}")))?;
     // Binds the address first, so that a second server fails before it opens anything.
-    let (listener, address) = bind(&runtime, config.listen)?;
-    let bolt = config
-        .bolt
-        .map(|address| bind(&runtime, address))
-        .transpose()?;
+    let bind = |address| bind(&runtime, address, config.reuse_port);
+    let (listener, address) = bind(config.listen)?;
+    let bolt = config.bolt.map(bind).transpose()?;
 
-    let databases = Databases::new(options.builder.clone(), config.databases_folder.clone());
+    let sharing = sharing_of(&config);
+    let builder = options.builder.clone().sharing(sharing);
+    let builder = builder.process_kind("server");
+    let folder = config.databases_folder.clone();
+    let databases = Databases::new(builder, folder, sharing == Sharing::Shared);
     for (name, path) in &options.databases {
         let name = name.clone().unwrap_or_else(|| name_of(path));
         databases.add_at(&name, path, options.create)?;
@@ -143,12 +145,14 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
             ServerError::Invalid("a folder for users and tokens is missing: set `system`".into())
         })?;
         make_folder(folder)?;
-        let system = System::open(&folder.join("db"), options.key.as_ref())?;
+        let system = System::open(&folder.join("db"), options.key.as_ref(), sharing)?;
         if !system.has_users() {
             match first_password(&options)? {
-                Some(password) => {
-                    system.add_user("admin", &password, &Rights::all())?;
-                }
+                Some(password) => match system.add_user("admin", &password, &Rights::all()) {
+                    // Another server was faster.
+                    Err(ServerError::Exists(_)) if sharing == Sharing::Shared => {}
+                    added => drop(added?),
+                },
                 None if open_address(&config).is_some() && !config.expose_without_protection => {
                     return Err(ServerError::Invalid(format!(
                         "{} is reachable from other machines and there is no user yet: start on 127.0.0.1 first, set \
@@ -215,13 +219,55 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
     })
 }
 
+/// How the databases are opened: servers on one port share them.
+fn sharing_of(config: &Config) -> Sharing {
+    match config.reuse_port {
+        true => Sharing::Shared,
+        false => config.sharing,
+    }
+}
+
+/// Connections that wait to be accepted.
+#[cfg(target_os = "linux")]
+const WAITING_CONNECTIONS: u32 = 1024;
+
+/// Listens on an address on which others may listen, too: the system distributes the connections.
+#[cfg(target_os = "linux")]
+fn listen_with_others(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4(),
+        SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING_CONNECTIONS)
+}
+
+/// Refused when the settings are checked.
+#[cfg(not(target_os = "linux"))]
+fn listen_with_others(_: SocketAddr) -> std::io::Result<TcpListener> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
 /// Binds an address, and returns it with the port if the system chose that.
-fn bind(runtime: &Runtime, address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
-    let bound = runtime.block_on(TcpListener::bind(address));
+fn bind(
+    runtime: &Runtime,
+    address: SocketAddr,
+    with_others: bool,
+) -> Result<(TcpListener, SocketAddr)> {
+    let bound = runtime.block_on(async {
+        match with_others {
+            true => listen_with_others(address),
+            false => TcpListener::bind(address).await,
+        }
+    });
     let listener = bound.map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
-                "it is already in use: stop the other server or choose another port".to_owned()
+                "it is already in use: stop the other server or choose another port; several servers can share one \
+                 (`reuse_port`)"
+                    .to_owned()
             }
             _ => error.to_string(),
         };

@@ -30,6 +30,9 @@ pub fn boot_number() -> u64 {
     }
 }
 
+/// The unit in which Linux reports when a process started, on all processors that are supported.
+const TICKS_PER_SECOND: f64 = 100.0;
+
 /// Identifies a process, also among later ones with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessId {
@@ -57,6 +60,17 @@ impl ProcessId {
         let is_visible = self.namespace == system::process_namespace();
         is_visible.then(|| system::process_start(self.pid) == Some(self.started))
     }
+
+    /// For how long it has been running, if the operating system says when processes start (Linux).
+    pub fn age(self) -> Option<Duration> {
+        if self.started == 0 {
+            return None;
+        }
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+        let age = uptime - self.started as f64 / TICKS_PER_SECOND;
+        Duration::try_from_secs_f64(age.max(0.0)).ok()
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +92,9 @@ mod tests {
         let own = ProcessId::current();
         assert_eq!(own.is_running(), Some(true));
         assert_eq!(own, ProcessId::current());
+        let age = own.age();
+        assert_eq!(age.is_some(), own.started > 0);
+        assert!(age.is_none_or(|age| age < Duration::from_secs(24 * 60 * 60)));
         assert_eq!(boot_number(), boot_number());
         let earlier = ProcessId {
             started: own.started + 1,

@@ -93,7 +93,8 @@ pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
         Ok(())
     };
     let outcome = match options.label.as_slice() {
-        [label] => {
+        // A bulk load bypasses the log that processes share.
+        [label] if !db.store()?.is_shared() => {
             let loaded = load_nodes(
                 &db.store()?,
                 label,
@@ -181,7 +182,7 @@ impl Key {
     }
 }
 
-/// Nodes with several labels are created by ordinary transactions.
+/// Nodes with several labels, and all in a shared database, are created by an ordinary transaction.
 fn several_labels(
     db: &Database,
     labels: &[String],

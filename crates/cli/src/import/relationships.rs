@@ -91,7 +91,9 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
     let convert = |record: &mut Record, relationships: &mut VecDeque<BulkRelationship>| {
         fields.relationships(record, &from, &to, relationships)
     };
-    let outcome = if options.create_missing || from.is_mixed() || to.is_mixed() {
+    // A bulk load bypasses the log that processes share.
+    let is_single = options.create_missing || from.is_mixed() || to.is_mixed() || store.is_shared();
+    let outcome = if is_single {
         one_by_one(db, options, &feed, &from, &to, convert)
     } else {
         let ends = BulkEnds {

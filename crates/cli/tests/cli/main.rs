@@ -11,4 +11,5 @@ mod replica;
 mod replicas;
 mod scripts;
 mod serve;
+mod shared;
 mod support;

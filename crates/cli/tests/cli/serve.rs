@@ -612,6 +612,19 @@ fn connections_leave_files_to_the_databases() {
     assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
+#[test]
+fn a_server_with_a_key_serves_encrypted_databases() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = "0f".repeat(32);
+    let more = ["--without-authentication", "--engine", "lsm"];
+    for _ in 0..2 {
+        let mut server = Server::start(folder.path(), &more, &[("ISOMER_KEY", &key)]);
+        let path = folder.path().join("people.isomer");
+        assert!(isomer_db::Database::is_encrypted(path).expect("read"));
+        assert_eq!(server.terminate().0, Some(0));
+    }
+}
+
 /// The limit on file descriptors is raised before databases are opened.
 #[cfg(target_os = "linux")]
 #[test]

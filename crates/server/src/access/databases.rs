@@ -8,13 +8,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use isomer_db::{
-    Builder, Database, EngineKind, MemoryKind, RestoreOptions, Restored,
+    Builder, Database, EngineKind, MemoryKind, RestoreOptions, Restored, Sharing,
     internals::{DatabaseInternals as _, data::Memory},
 };
+use isomer_vfs::{Disk as _, Lock, LockError, LockMode, RealDisk};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::{Result, ServerError, feed::Feed};
@@ -60,12 +61,14 @@ impl Table {
 pub struct Databases {
     builder: Builder,
     folder: Option<PathBuf>,
+    /// Whether other servers may serve the same databases.
+    is_shared: bool,
     table: RwLock<Table>,
     /// Locked while databases are created, named or dropped.
     changing: Mutex<()>,
     /// Whether all databases were closed.
     has_closed: AtomicBool,
-    /// Locks the folder against other servers.
+    /// Locks the folder against other servers, or against those that do not share it.
     lock: Mutex<Option<File>>,
     /// The database of administration, once a client has named it.
     administration: Mutex<Option<Arc<Served>>>,
@@ -96,11 +99,13 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 }
 
 impl Databases {
-    /// Creates an empty table; `folder` is where further databases are created.
-    pub fn new(builder: Builder, folder: Option<PathBuf>) -> Self {
+    /// Creates an empty table; `folder` is where further databases are created. Other servers may
+    /// serve them, too, if `is_shared`.
+    pub fn new(builder: Builder, folder: Option<PathBuf>, is_shared: bool) -> Self {
         Self {
             builder,
             folder,
+            is_shared,
             table: RwLock::default(),
             changing: Mutex::new(()),
             has_closed: AtomicBool::new(false),
@@ -138,7 +143,7 @@ impl Databases {
             ServerError::Unavailable(format!("{} cannot be read: {error}", folder.display()))
         };
         std::fs::create_dir_all(folder).map_err(unreadable)?;
-        self.lock_folder(folder)?;
+        let is_alone = self.lock_folder(folder)?;
         let mut left = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
@@ -164,11 +169,18 @@ impl Databases {
                 }
             }
         }
-        // The lock is held, so no other process works in the folder.
+        // Another server may be working in what is left.
+        let left = left.into_iter().filter(|_| is_alone);
         for path in left {
             if let Err(error) = std::fs::remove_dir_all(&path) {
                 tracing::warn!(folder = %path.display(), %error, "the remains of a database could not be removed");
             }
+        }
+        if self.is_shared
+            && let Some(file) = &*self.lock.lock()
+        {
+            // Other servers may start now.
+            lock_shared(file).map_err(|error| unreadable(error.into()))?;
         }
         Ok(())
     }
@@ -231,8 +243,9 @@ impl Databases {
         }
     }
 
-    /// Locks the folder against other servers until all databases are closed.
-    fn lock_folder(&self, folder: &Path) -> Result<()> {
+    /// Locks the folder until all databases are closed: against other servers, or, if they are shared, against servers
+    /// that do not share them. Returns whether no other server has it open.
+    fn lock_folder(&self, folder: &Path) -> Result<bool> {
         let path = folder.join(LOCK);
         let unlucky = |error: std::io::Error| {
             ServerError::Unavailable(format!("{} cannot be locked: {error}", path.display()))
@@ -240,18 +253,24 @@ impl Databases {
         let mut options = File::options();
         let file = options.create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(unlucky)?;
-        match file.try_lock() {
+        let mut locked = file.try_lock();
+        let is_alone = locked.is_ok();
+        if self.is_shared && !is_alone {
+            locked = lock_shared(&file);
+        }
+        match locked {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(unlucky(error)),
             Err(TryLockError::WouldBlock) => {
                 return Err(ServerError::Unavailable(format!(
-                    "the databases in {} are served by another process: stop it first, or set another `databases_folder`",
+                    "the databases in {} are served by another process: stop it first, set another `databases_folder`, or \
+                     set `sharing` to `shared` for all servers",
                     folder.display()
                 )));
             }
         }
         *self.lock.lock() = Some(file);
-        Ok(())
+        Ok(is_alone)
     }
 
     /// Creates a database.
@@ -369,6 +388,7 @@ impl Databases {
         };
         match &served {
             Some(served) => {
+                self.refuse_others(&served.db)?;
                 served.feed.close();
                 served.db.close()?;
             }
@@ -389,6 +409,17 @@ impl Databases {
             UNNAMED[1],
             crate::clock::now_ms()
         ));
+        let alone = match self.is_shared {
+            true => match lock_alone(&location.path) {
+                Ok(lock) => lock,
+                Err(error) => {
+                    self.fail(name, location.clone(), &error);
+                    self.open_at(name, &location)?;
+                    return Err(error);
+                }
+            },
+            false => None,
+        };
         let renamed = std::fs::rename(&location.path, &gone).map_err(|error| {
             ServerError::Unavailable(format!(
                 "{} cannot be removed: {error}",
@@ -401,6 +432,7 @@ impl Databases {
         });
         match dropped {
             Ok(()) => {
+                drop(alone);
                 let mut table = self.table.write();
                 table.open.remove(name);
                 table.failed.remove(name);
@@ -411,6 +443,22 @@ impl Databases {
                 self.fail(name, location, &error);
                 Err(error)
             }
+        }
+    }
+
+    /// Fails if other processes have a database open that is to be dropped.
+    fn refuse_others(&self, db: &Database) -> Result<()> {
+        let others = db.processes()?.into_iter();
+        let others = others.filter(|process| process.pid != std::process::id());
+        let others: Vec<_> = others
+            .map(|process| format!("{} ({})", process.pid, process.kind))
+            .collect();
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(ServerError::Unavailable(format!(
+                "other processes have this database open: end them first: {}",
+                others.join(", ")
+            ))),
         }
     }
 
@@ -435,6 +483,9 @@ impl Databases {
 
     /// Returns a database; fails if it is not open, even if its name exists.
     pub(super) fn get(&self, name: &str) -> Result<Arc<Served>> {
+        if self.is_shared && !self.table.read().has(name) {
+            self.open_of_other_server(name)?;
+        }
         let table = self.table.read();
         match table.open.get(name) {
             Some(served) => Ok(served.clone()),
@@ -468,6 +519,26 @@ impl Databases {
         });
         *opened = Some(served.clone());
         Ok(served)
+    }
+
+    /// Opens a database that another server has created in the folder since this one started.
+    fn open_of_other_server(&self, name: &str) -> Result<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        if check_name(name).is_err() || Sharing::at(folder.join(name)) != Some(Sharing::Shared) {
+            return Ok(());
+        }
+        let _changing = self.change()?;
+        // Another thread may have opened it meanwhile.
+        if self.table.read().has(name) {
+            return Ok(());
+        }
+        let location = Location {
+            path: folder.join(name),
+            is_ours: true,
+        };
+        self.open_at(name, &location)
     }
 
     /// All names in order, including those of databases that cannot be opened.
@@ -829,6 +900,36 @@ fn unknown(name: &str) -> ServerError {
     ServerError::NotFound(format!("no database `{name}`"))
 }
 
+/// Longest wait for another server that starts.
+const START_WAIT: Duration = Duration::from_secs(10);
+
+/// Takes the lock of the folder together with other servers. One that starts has it exclusively for a while.
+fn lock_shared(file: &File) -> std::result::Result<(), TryLockError> {
+    let began = Instant::now();
+    loop {
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) if began.elapsed() < START_WAIT => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            locked => return locked,
+        }
+    }
+}
+
+/// Locks a database, which this server has closed, against all processes.
+fn lock_alone(path: &Path) -> Result<Option<Lock>> {
+    let locked = RealDisk.lock(&path.join("LOCK"), LockMode::Exclusive);
+    locked.map_err(|error| match error {
+        LockError::Held(_) => ServerError::Unavailable(format!(
+            "other processes have the database {} open: end them first",
+            path.display()
+        )),
+        LockError::Io(error) => {
+            ServerError::Unavailable(format!("{} cannot be locked: {error}", path.display()))
+        }
+    })
+}
+
 /// The error that prevents reading an open database.
 fn trouble_of(db: &Database) -> Option<ServerError> {
     db.begin_read().err().map(ServerError::from)
@@ -859,7 +960,8 @@ mod tests {
     #[test]
     fn folders_that_hold_no_database_are_not_touched() {
         let folder = tempfile::tempdir().unwrap();
-        let databases = || Databases::new(Database::builder(), Some(folder.path().to_owned()));
+        let databases =
+            || Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
         let first = databases();
         first.open_folder().unwrap();
         first.create("people").unwrap();
@@ -879,7 +981,8 @@ mod tests {
     #[test]
     fn a_folder_that_another_server_serves_is_refused_and_not_touched() {
         let folder = tempfile::tempdir().unwrap();
-        let databases = || Databases::new(Database::builder(), Some(folder.path().to_owned()));
+        let databases =
+            || Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
         let first = databases();
         first.open_folder().unwrap();
         first.create("people").unwrap();
@@ -908,7 +1011,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for name in ["is in use by", "is already open in this process"] {
             let home = folder.path().join(name);
-            let databases = || Databases::new(Database::builder(), Some(home.clone()));
+            let databases = || Databases::new(Database::builder(), Some(home.clone()), false);
             let first = databases();
             first.open_folder().unwrap();
             first.create("people").unwrap();
@@ -930,7 +1033,7 @@ mod tests {
     #[test]
     fn close_does_not_wait_for_a_change_in_progress() {
         let folder = tempfile::tempdir().unwrap();
-        let databases = Databases::new(Database::builder(), Some(folder.path().to_owned()));
+        let databases = Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
         databases.open_folder().unwrap();
         databases.create("people").unwrap();
         let people = databases.get("people").unwrap();
@@ -961,7 +1064,8 @@ mod tests {
     #[test]
     fn a_database_that_cannot_be_opened_can_be_dropped_unless_it_was_repaired() {
         let folder = tempfile::tempdir().unwrap();
-        let databases = || Databases::new(Database::builder(), Some(folder.path().to_owned()));
+        let databases =
+            || Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
         let first = databases();
         first.create("broken").unwrap();
         first.close().unwrap();
@@ -993,7 +1097,7 @@ mod tests {
         let backup = folder.path().join("nightly");
         let builder = Database::builder().engine(EngineKind::Lsm);
         let home = folder.path().join("databases");
-        let databases = || Databases::new(builder.clone(), Some(home.clone()));
+        let databases = || Databases::new(builder.clone(), Some(home.clone()), false);
         let first = databases();
         first.open_folder().unwrap();
         first.create("shop").unwrap();
@@ -1033,7 +1137,8 @@ mod tests {
     #[test]
     fn interrupted_restores_are_removed_and_a_broken_database_does_not_block_the_others() {
         let folder = tempfile::tempdir().unwrap();
-        let databases = || Databases::new(Database::builder(), Some(folder.path().to_owned()));
+        let databases =
+            || Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
         let first = databases();
         first.create("people").unwrap();
         first.create("broken").unwrap();

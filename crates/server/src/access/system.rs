@@ -5,17 +5,22 @@
 //! `scope` (roles by database; absent: all of the user's), `expires`, `created`, `login`. Times are milliseconds
 //! since 1970.
 //!
+//! Several servers may share the system database. Each reads it again when another one has changed it, and changes it
+//! while it holds the lock of a file next to it.
+//!
 //! A change is committed first and then published to the cache, under one lock: no request that begins after a token
 //! was revoked is authenticated by it.
 
 use std::{
-    path::Path,
+    fs::{File, TryLockError},
+    path::{Path, PathBuf},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
-use isomer_db::{Database, Map, MasterKey, Value, params};
-use parking_lot::{Mutex, RwLock};
+use isomer_db::{Database, Map, MasterKey, Sharing, Value, Version, params};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
 
 use super::{Principal, Rights, password};
@@ -113,8 +118,69 @@ struct Token {
 
 #[derive(Default)]
 struct Cache {
+    /// The version that it was read at; nothing if another server shares the database and it has to be read again.
+    version: Option<Version>,
     users: FxHashMap<Arc<str>, User>,
     tokens: FxHashMap<Arc<str>, Token>,
+}
+
+impl Cache {
+    /// Reads all of them.
+    fn read(db: &Database) -> Result<Self> {
+        let mut known = Self {
+            // What is committed meanwhile is read again.
+            version: Some(db.version()?),
+            ..Self::default()
+        };
+        for row in &db.query("MATCH (u:User) RETURN u._key AS name, u.password AS password, u.roles AS roles, u.created AS created")? {
+            let user = User::read(row)?;
+            known.users.insert(user.info.name.clone(), user);
+        }
+        for row in &db.query("MATCH (t:Token) RETURN t._key AS id, t.hash AS hash, t.user AS user, t.name AS name, t.scope AS scope, \
+             t.expires AS expires, t.created AS created, t.login AS login")? {
+            let token = Token::read(row)?;
+            known.tokens.insert(token.info.id.clone(), token);
+        }
+        Ok(known)
+    }
+}
+
+/// The right to change users and tokens: held by one thread of one server.
+struct Changing<'a> {
+    _own: MutexGuard<'a, ()>,
+    /// Its lock ends when it is closed, and with the process.
+    _file: Option<File>,
+}
+
+/// Longest wait for a change by another server.
+const MAX_CHANGE_WAIT: Duration = Duration::from_secs(5);
+/// Pause between two attempts.
+const CHANGE_PAUSE: Duration = Duration::from_millis(5);
+
+/// Waits for the lock that servers hold while they change users and tokens.
+fn lock_of_servers(path: &Path) -> Result<File> {
+    let unlucky = |error: std::io::Error| {
+        ServerError::Unavailable(format!("{} cannot be locked: {error}", path.display()))
+    };
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true);
+    let file = options.open(path).map_err(unlucky)?;
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(unlucky(error)),
+            Err(TryLockError::WouldBlock) if began.elapsed() < MAX_CHANGE_WAIT => {
+                thread::sleep(CHANGE_PAUSE);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(ServerError::Unavailable(format!(
+                    "another server has been changing users and tokens for {} s: try again, and look whether it is stopped",
+                    MAX_CHANGE_WAIT.as_secs()
+                )));
+            }
+        }
+    }
 }
 
 /// Users and tokens.
@@ -123,6 +189,8 @@ pub struct System {
     cache: RwLock<Cache>,
     /// Locked during a change.
     changing: Mutex<()>,
+    /// Locked during a change, if several servers share the system database.
+    lock_file: Option<PathBuf>,
     /// Digest of the one-time token for creating the first administrator.
     first: Mutex<Option<[u8; 32]>>,
     /// Hash of a random password: verified for unknown names, so that they take as long as known ones.
@@ -185,8 +253,14 @@ impl System {
     /// Opens or creates the system database.
     ///
     /// With a key, a new database is encrypted; an existing unencrypted one stays so, and a warning is logged.
-    pub fn open(folder: &Path, key: Option<&MasterKey>) -> Result<Self> {
-        let mut builder = Database::builder().memory(32 << 20);
+    ///
+    /// Other servers may open it, too, if `sharing` says so: [`Sharing::Exclusive`], [`Sharing::Shared`], or as it is
+    /// stored.
+    pub fn open(folder: &Path, key: Option<&MasterKey>, sharing: Sharing) -> Result<Self> {
+        let mut builder = Database::builder()
+            .memory(32 << 20)
+            .sharing(sharing)
+            .process_kind("server");
         if let Some(key) = key {
             let is_made = folder
                 .read_dir()
@@ -200,38 +274,74 @@ impl System {
                 builder = builder.key(key.clone());
             }
         }
-        Self::with(builder.open(folder)?)
+        let db = builder.open(folder)?;
+        let is_shared = match sharing {
+            Sharing::Exclusive => false,
+            Sharing::Shared => true,
+            _ => Sharing::at(folder) == Some(Sharing::Shared),
+        };
+        let lock_file = is_shared.then(|| folder.with_extension("lock"));
+        Self::with(db, lock_file)
     }
 
     /// An in-memory system database, for tests.
     pub fn in_memory() -> Result<Self> {
-        Self::with(Database::builder().memory(32 << 20).open_in_memory()?)
+        let db = Database::builder().memory(32 << 20).open_in_memory()?;
+        Self::with(db, None)
     }
 
-    fn with(db: Database) -> Result<Self> {
-        let mut known = Cache::default();
-        for row in &db.query("MATCH (u:User) RETURN u._key AS name, u.password AS password, u.roles AS roles, u.created AS created")? {
-            let user = User::read(row)?;
-            known.users.insert(user.info.name.clone(), user);
-        }
-        for row in &db.query("MATCH (t:Token) RETURN t._key AS id, t.hash AS hash, t.user AS user, t.name AS name, t.scope AS scope, \
-             t.expires AS expires, t.created AS created, t.login AS login")? {
-            let token = Token::read(row)?;
-            known.tokens.insert(token.info.id.clone(), token);
-        }
+    fn with(db: Database, lock_file: Option<PathBuf>) -> Result<Self> {
         Ok(Self {
+            cache: RwLock::new(Cache::read(&db)?),
             db,
-            cache: RwLock::new(known),
             changing: Mutex::new(()),
+            lock_file,
             first: Mutex::new(None),
             decoy_hash: password::hash(&password::hex(&password::random::<16>()?))?,
             recent: Recent::new()?,
         })
     }
 
+    /// Users and tokens as they are now, with the changes of other servers.
+    fn known(&self) -> RwLockReadGuard<'_, Cache> {
+        let known = self.cache.read();
+        if self.lock_file.is_none() {
+            return known;
+        }
+        // Unlike `Database::version`, this fails if the changes of other servers cannot be read.
+        let version = self.db.begin_read().map(|read| read.version()).ok();
+        if version.is_some() && known.version == version {
+            return known;
+        }
+        drop(known);
+        let mut known = self.cache.write();
+        // Another thread may have read them meanwhile.
+        if version.is_none() || known.version < version {
+            // If they cannot be read, nobody is known, rather than a user or token that may have been removed.
+            *known = Cache::read(&self.db).unwrap_or_else(|error| {
+                tracing::error!(%error, "users and tokens cannot be read");
+                Cache::default()
+            });
+        }
+        parking_lot::RwLockWriteGuard::downgrade(known)
+    }
+
+    /// The right to change users and tokens.
+    fn change(&self) -> Result<Changing<'_>> {
+        let own = self.changing.lock();
+        let file = match &self.lock_file {
+            Some(path) => Some(lock_of_servers(path)?),
+            None => None,
+        };
+        Ok(Changing {
+            _own: own,
+            _file: file,
+        })
+    }
+
     /// Whether any user exists.
     pub fn has_users(&self) -> bool {
-        !self.cache.read().users.is_empty()
+        !self.known().users.is_empty()
     }
 
     /// Creates a one-time token for creating the first administrator; invalidates the previous one.
@@ -262,12 +372,7 @@ impl System {
     /// Logs in with a name and a password. Takes as long for unknown names. Slow on purpose: call it on a blocking
     /// thread.
     pub fn log_in(&self, name: &str, password: &str, lasts_ms: u64) -> Result<Login> {
-        let hash = self
-            .cache
-            .read()
-            .users
-            .get(name)
-            .map(|user| user.hash.clone());
+        let hash = self.known().users.get(name).map(|user| user.hash.clone());
         let right = password::verify(password, hash.as_deref().unwrap_or(&self.decoy_hash));
         if !right || hash.is_none() {
             return Err(ServerError::Unauthenticated(
@@ -282,7 +387,7 @@ impl System {
     /// [`RECENT_TIME`]; does not block. Otherwise `None`: see [`System::credential`]. It answers fast, so it must
     /// only be called after the check for too many failed logins.
     pub fn recent_credential(&self, name: &str, password: &str) -> Option<Credential> {
-        let known = self.cache.read();
+        let known = self.known();
         let user = known.users.get(name)?;
         let right = self.recent.matches(name, password, &user.hash);
         right.then(|| Credential::of(user))
@@ -295,7 +400,7 @@ impl System {
                 "the name or the password is wrong".into(),
             ));
         }
-        let known = self.cache.read();
+        let known = self.known();
         let user = known.users.get(name).ok_or_else(|| no_user(name))?;
         self.recent.remember(&user.info.name, password, &user.hash);
         Ok(Credential::of(user))
@@ -309,7 +414,7 @@ impl System {
             Credential::Token(token) => return self.principal(token),
             Credential::Password { name, hash } => (name, hash),
         };
-        let known = self.cache.read();
+        let known = self.known();
         match known.users.get(name) {
             Some(user) if user.hash == *hash => Ok(Principal::of_user(
                 user.info.name.clone(),
@@ -323,12 +428,7 @@ impl System {
 
     /// Whether this is the user's password.
     pub fn knows_password(&self, name: &str, password: &str) -> bool {
-        let hash = self
-            .cache
-            .read()
-            .users
-            .get(name)
-            .map(|user| user.hash.clone());
+        let hash = self.known().users.get(name).map(|user| user.hash.clone());
         let right = password::verify(password, hash.as_deref().unwrap_or(&self.decoy_hash));
         right && hash.is_some()
     }
@@ -344,7 +444,7 @@ impl System {
             .and_then(|rest| rest.split_once('_'))
             .ok_or_else(refused)?;
         let digest = password::digest_of(secret);
-        let known = self.cache.read();
+        let known = self.known();
         let token = known.tokens.get(id).ok_or_else(refused)?;
         let ended = token.info.expires_ms.is_some_and(|end| end <= now_ms());
         if !password::equal(&token.digest, &digest) || ended {
@@ -363,8 +463,7 @@ impl System {
     /// All users, by name.
     pub fn users(&self) -> Vec<UserInfo> {
         let mut users: Vec<_> = self
-            .cache
-            .read()
+            .known()
             .users
             .values()
             .map(|user| user.info.clone())
@@ -375,7 +474,7 @@ impl System {
 
     /// A user.
     pub fn user(&self, name: &str) -> Result<UserInfo> {
-        let known = self.cache.read();
+        let known = self.known();
         known
             .users
             .get(name)
@@ -387,13 +486,13 @@ impl System {
     pub fn add_user(&self, name: &str, password: &str, roles: &Rights) -> Result<UserInfo> {
         check_name(name)?;
         let hash = password::hash(password)?;
-        let _changing = self.changing.lock();
-        if self.cache.read().users.contains_key(name) {
+        let _changing = self.change()?;
+        if self.known().users.contains_key(name) {
             return Err(ServerError::Exists(format!(
                 "the user `{name}` already exists"
             )));
         }
-        if self.cache.read().users.len() >= MAX_USERS {
+        if self.known().users.len() >= MAX_USERS {
             return Err(ServerError::TooLarge(format!(
                 "the limit of {MAX_USERS} users is reached"
             )));
@@ -414,10 +513,10 @@ impl System {
 
     /// Replaces the roles of a user.
     pub fn set_roles(&self, name: &str, roles: &Rights) -> Result<UserInfo> {
-        let _changing = self.changing.lock();
+        let _changing = self.change()?;
         self.keep_an_administrator(name, Some(roles))?;
         let changed = {
-            let known = self.cache.read();
+            let known = self.known();
             let user = known.users.get(name).ok_or_else(|| no_user(name))?;
             User {
                 info: UserInfo {
@@ -437,7 +536,7 @@ impl System {
     /// well.
     pub fn set_password(&self, name: &str, password: &str, end_tokens: bool) -> Result<()> {
         let hash = password::hash(password)?;
-        let _changing = self.changing.lock();
+        let _changing = self.change()?;
         let changed = User {
             info: self.user(name)?,
             hash,
@@ -460,7 +559,7 @@ impl System {
 
     /// Removes a user with its tokens and logins.
     pub fn remove_user(&self, name: &str) -> Result<()> {
-        let _changing = self.changing.lock();
+        let _changing = self.change()?;
         self.user(name)?;
         self.keep_an_administrator(name, None)?;
         let tokens = self.tokens_where(|info| &*info.user == name);
@@ -479,7 +578,7 @@ impl System {
 
     /// Tokens and logins of a user, or of all users, oldest first.
     pub fn tokens(&self, user: Option<&str>) -> Vec<TokenInfo> {
-        let known = self.cache.read();
+        let known = self.known();
         let of_user = |info: &&TokenInfo| user.is_none_or(|user| &*info.user == user);
         let mut tokens: Vec<_> = known
             .tokens
@@ -507,7 +606,7 @@ impl System {
                 "the name of a token has at most 200 bytes".into(),
             ));
         }
-        let _changing = self.changing.lock();
+        let _changing = self.change()?;
         let user = self.user(user)?.name;
         let (id, secret) = (
             password::hex(&password::random::<8>()?),
@@ -568,9 +667,9 @@ impl System {
 
     /// Revokes a token; false if it does not exist or does not belong to the given user.
     pub fn remove_token(&self, id: &str, of: Option<&str>) -> Result<bool> {
-        let _changing = self.changing.lock();
+        let _changing = self.change()?;
         let there = {
-            let known = self.cache.read();
+            let known = self.known();
             let token = known.tokens.get(id);
             token.is_some_and(|token| of.is_none_or(|user| &*token.info.user == user))
         };
@@ -592,7 +691,7 @@ impl System {
         if roles.is_some_and(admin) {
             return Ok(());
         }
-        let known = self.cache.read();
+        let known = self.known();
         let others = known
             .users
             .values()
@@ -606,7 +705,7 @@ impl System {
     }
 
     fn tokens_where(&self, keep: impl Fn(&TokenInfo) -> bool) -> Vec<Arc<str>> {
-        let known = self.cache.read();
+        let known = self.known();
         let found = known.tokens.values().filter(|token| keep(&token.info));
         found.map(|token| token.info.id.clone()).collect()
     }
@@ -734,7 +833,7 @@ mod tests {
     fn users_and_tokens_survive_a_restart_and_secrets_are_not_stored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("system");
-        let system = System::open(&path, None).unwrap();
+        let system = System::open(&path, None, Sharing::Exclusive).unwrap();
         system
             .add_user("ada", "analytical engine", &Rights::all())
             .unwrap();
@@ -745,7 +844,7 @@ mod tests {
         system.close().unwrap();
         drop(system);
 
-        let system = System::open(&path, None).unwrap();
+        let system = System::open(&path, None, Sharing::Exclusive).unwrap();
         let principal = system.principal(&token.token).unwrap();
         assert_eq!(
             (&*principal.name, principal.rights.on("people")),
@@ -868,6 +967,37 @@ mod tests {
     }
 
     #[test]
+    fn servers_share_users_and_tokens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let open = || System::open(&path, None, Sharing::Shared).unwrap();
+        let (one, other) = (open(), open());
+        one.add_user("ada", "a long password", &Rights::all())
+            .unwrap();
+        assert!(other.has_users() && other.knows_password("ada", "a long password"));
+        let again = other.add_user("ada", "a long password", &Rights::all());
+        assert!(matches!(again, Err(ServerError::Exists(_))));
+        let login = other.log_in("ada", "a long password", 60_000).unwrap();
+        assert_eq!(&*one.principal(&login.token).unwrap().name, "ada");
+        assert!(one.remove_token(&login.info.id, None).unwrap());
+        assert!(other.principal(&login.token).is_err());
+
+        // Each removes another administrator at the same time: one remains.
+        other
+            .add_user("bob", "a long password", &Rights::all())
+            .unwrap();
+        let removed = std::thread::scope(|scope| {
+            let threads = [
+                scope.spawn(|| one.remove_user("ada")),
+                scope.spawn(|| other.remove_user("bob")),
+            ];
+            threads.map(|thread| thread.join().unwrap().is_ok())
+        });
+        assert_eq!(removed.iter().filter(|removed| **removed).count(), 1);
+        assert_eq!((one.users().len(), other.users().len()), (1, 1));
+    }
+
+    #[test]
     fn the_last_administrator_cannot_be_removed() {
         let system = System::in_memory().unwrap();
         system
@@ -905,7 +1035,7 @@ mod tests {
             false
         };
         for (path, key) in [(&keyed, Some(&key)), (&plain, None)] {
-            let system = System::open(path, key).unwrap();
+            let system = System::open(path, key, Sharing::Exclusive).unwrap();
             system
                 .add_user("grace-hopper", "nanoseconds", &Rights::all())
                 .unwrap();
@@ -916,12 +1046,19 @@ mod tests {
             "the search finds what is there"
         );
         assert!(!holds(&keyed, "grace-hopper"));
-        assert!(System::open(&keyed, None).is_err());
-        assert!(System::open(&keyed, Some(&MasterKey::generate().unwrap())).is_err());
-        let again = System::open(&keyed, Some(&key)).unwrap();
+        assert!(System::open(&keyed, None, Sharing::Exclusive).is_err());
+        assert!(
+            System::open(
+                &keyed,
+                Some(&MasterKey::generate().unwrap()),
+                Sharing::Exclusive
+            )
+            .is_err()
+        );
+        let again = System::open(&keyed, Some(&key), Sharing::Exclusive).unwrap();
         assert!(again.knows_password("grace-hopper", "nanoseconds"));
         // A database from before the key stays usable.
-        let again = System::open(&plain, Some(&key)).unwrap();
+        let again = System::open(&plain, Some(&key), Sharing::Exclusive).unwrap();
         assert!(again.knows_password("grace-hopper", "nanoseconds"));
     }
 

@@ -15,6 +15,8 @@ use std::{
     time::Duration,
 };
 
+use isomer_db::Sharing;
+
 pub use crate::traces::TraceOptions;
 pub use network::Network;
 pub use table::{SETTINGS, Setting};
@@ -180,6 +182,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Bolt address to listen on; `None` disables Bolt.
     pub bolt: Option<SocketAddr>,
+    /// Whether other processes may have the databases open.
+    pub sharing: Sharing,
+    /// Whether other servers may listen on the same ports.
+    pub reuse_port: bool,
     /// The database of Bolt clients that name none.
     pub default_database: Option<String>,
     /// Names under which browsers may reach it, in addition to those of the loopback address.

@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use isomer_db::Sharing;
+
 use super::{AuditLevel, ConfigError, LogFormat, Network};
 
 /// A type of setting.
@@ -161,6 +163,19 @@ impl FromText for Vec<Network> {
     fn from_text(text: &str) -> Option<Self> {
         let all = text.split(',').map(str::trim);
         all.filter(|one| !one.is_empty()).map(Network::of).collect()
+    }
+}
+
+/// As the database is stored for an empty text.
+impl FromText for Sharing {
+    const EXPECTED: &'static str = "shared or exclusive";
+    fn from_text(text: &str) -> Option<Self> {
+        Some(match text {
+            "" => Self::AsStored,
+            "shared" => Self::Shared,
+            "exclusive" => Self::Exclusive,
+            _ => return None,
+        })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use isomer_db::Sharing;
+
 use super::{
     Config, ConfigError, Layers, Origin, ServerLimits, ShownSetting, TraceOptions,
     parse::{Count, Ratio, Size, parse},
@@ -40,6 +42,16 @@ pub const SETTINGS: &[Setting] = &[
         "bolt",
         "",
         "Address and port for Bolt, such as 127.0.0.1:7687, under the same conditions. Empty: no Bolt",
+    ),
+    setting(
+        "sharing",
+        "",
+        "shared: other processes may have the databases open, too; exclusive: none; unless set, as each database is stored",
+    ),
+    setting(
+        "reuse_port",
+        "false",
+        "Listen on the same ports as other servers of this user that set it (Linux), which share the databases",
     ),
     setting(
         "default_database",
@@ -313,6 +325,8 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
         limits,
         listen: get(layers, "listen")?,
         bolt: get(layers, "bolt")?,
+        sharing: get(layers, "sharing")?,
+        reuse_port: get(layers, "reuse_port")?,
         default_database: get(layers, "default_database")?,
         hosts: get(layers, "hosts")?,
         trusted_proxies: get(layers, "trusted_proxies")?,
@@ -342,6 +356,18 @@ fn check(config: &Config) -> Result<(), ConfigError> {
             "invalid `threads` {}: at most {MAX_THREADS}; use about the number of processors",
             config.threads
         )));
+    }
+    if config.reuse_port && config.sharing == Sharing::Exclusive {
+        return Err(ConfigError(
+            "`reuse_port` is for servers that share their databases, and `sharing` is `exclusive`: unset one of them"
+                .to_owned(),
+        ));
+    }
+    if config.reuse_port && !cfg!(target_os = "linux") {
+        return Err(ConfigError(
+            "`reuse_port` needs Linux: give each server an address of its own in `listen`"
+                .to_owned(),
+        ));
     }
     if config.expose_without_protection {
         return Ok(());

@@ -1,0 +1,348 @@
+//! The benchmark `processes`: what sharing a database costs a process that is alone, and what several processes reach
+//! together. The other processes are *members*: this program, started again with [`member`].
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use isomer_db::{Database, EngineKind, Sharing};
+
+use crate::{
+    measure::{Timed, micros, time_each},
+    random::Random,
+    report::{Case, Report},
+};
+
+const NAME: &str = "processes";
+const BUCKET: &str = "pairs";
+/// Pairs at scale 1.
+const PAIRS: f64 = 10_000_000.0;
+/// Pairs of one transaction while loading.
+const BATCH: u64 = 10_000;
+/// Memory of each process.
+const MEMORY_BYTES: usize = 256 << 20;
+/// Rounds in each mode, in turns: the machine's speed changes with time.
+const ROUNDS: usize = 5;
+const READS: usize = 10_000;
+const WRITES: usize = 200;
+/// How long writers write together; shorter at the scale of a test.
+const WRITING_TIME: Duration = Duration::from_secs(3);
+const SHORT_WRITING_TIME: Duration = Duration::from_millis(300);
+const TEST_SCALE: f64 = 0.005;
+const LOOKS: usize = 200;
+const STARTS: usize = 10;
+
+fn key(number: u64) -> String {
+    format!("pair-{number:09}")
+}
+
+fn open(path: &Path, sharing: Sharing) -> Result<Database> {
+    let builder = Database::builder()
+        .engine(EngineKind::Lsm)
+        .memory(MEMORY_BYTES)
+        .sharing(sharing)
+        .process_kind("bench");
+    Ok(builder.open(path)?)
+}
+
+/// Runs every case in `folder`; `command` starts this program as a member.
+pub fn run(
+    folder: &Path,
+    scale: f64,
+    command: &dyn Fn() -> Command,
+    report: &mut dyn Report,
+) -> Result<()> {
+    let pairs = ((PAIRS * scale) as u64).max(BATCH);
+    let (own, shared) = (folder.join("exclusive"), folder.join("shared"));
+    for (path, sharing) in [(&own, Sharing::Exclusive), (&shared, Sharing::Shared)] {
+        report.stage(&format!("loading {pairs} pairs"));
+        load(path, sharing, pairs, report)?;
+    }
+    alone(&own, &shared, pairs, report)?;
+    let time = match scale < TEST_SCALE {
+        true => SHORT_WRITING_TIME,
+        false => WRITING_TIME,
+    };
+    for count in [2, 8] {
+        together(&own, &shared, count, time, command, report)?;
+    }
+    visible(&shared, command, report)?;
+    first_read(&shared, pairs, command, report)
+}
+
+fn load(path: &Path, sharing: Sharing, pairs: u64, report: &mut dyn Report) -> Result<()> {
+    let db = open(path, sharing)?;
+    for first in (0..pairs).step_by(BATCH as usize) {
+        db.transact(|tx| {
+            let bucket = tx.bucket(BUCKET);
+            (first..pairs.min(first + BATCH))
+                .try_for_each(|number| bucket.put(key(number), number as i64))
+        })?;
+        report.progress(first, Some(pairs));
+    }
+    Ok(db.close()?)
+}
+
+/// One process, in both modes by turns: point reads and synced writes.
+fn alone(own: &Path, shared: &Path, pairs: u64, report: &mut dyn Report) -> Result<()> {
+    report.stage("one process, exclusive and shared");
+    let modes = [(own, Sharing::Exclusive), (shared, Sharing::Shared)];
+    let (mut reads, mut writes) = (
+        [Timed::default(), Timed::default()],
+        [Timed::default(), Timed::default()],
+    );
+    let mut random = Random::new(1);
+    for _ in 0..ROUNDS {
+        for (mode, (path, sharing)) in modes.iter().enumerate() {
+            let db = open(path, *sharing)?;
+            let numbers = (0..READS).map(|_| random.below(pairs as usize) as u64);
+            let numbers: Vec<u64> = numbers.collect();
+            let read = time_each(&numbers, |number| {
+                let tx = db.begin_read()?;
+                let found = tx.bucket(BUCKET).get(key(*number))?;
+                found
+                    .context("every pair that is read was loaded")
+                    .map(drop)
+            })?;
+            let written = time_each(0..WRITES, |number| Ok(write(&db, "alone", number as u64)?))?;
+            reads[mode].times.extend(read.times);
+            writes[mode].times.extend(written.times);
+            db.close()?;
+        }
+    }
+    for (case, timed) in [
+        ("alone_overhead_percent", &writes),
+        ("alone_reads_overhead_percent", &reads),
+    ] {
+        let [exclusive, shared] = timed.each_ref().map(|timed| micros(timed.percentile(0.5)));
+        report.note(&format!(
+            "median {exclusive:.1} us exclusively, {shared:.1} us shared"
+        ));
+        let percent = (shared / exclusive - 1.0) * 100.0;
+        report.case(Case::new(NAME, case, percent, "%", timed[1].count()));
+    }
+    Ok(())
+}
+
+fn write(db: &Database, who: &str, number: u64) -> isomer_db::Result<()> {
+    db.transact(|tx| {
+        tx.bucket("written")
+            .put(format!("{who}-{number}"), number as i64)
+    })
+}
+
+/// Writes synced until the time is over; returns how often.
+fn write_for(db: &Database, who: &str, time: Duration) -> Result<u64> {
+    let began = Instant::now();
+    let mut count = 0;
+    while began.elapsed() < time {
+        write(db, who, count)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Writers of one process with the database for itself, and as many processes with one each.
+fn together(
+    own: &Path,
+    shared: &Path,
+    count: usize,
+    time: Duration,
+    command: &dyn Fn() -> Command,
+    report: &mut dyn Report,
+) -> Result<()> {
+    report.stage(&format!("{count} writers"));
+    let db = open(own, Sharing::Exclusive)?;
+    let written: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|at| {
+                scope.spawn({
+                    let db = &db;
+                    move || write_for(db, &format!("thread-{at}"), time)
+                })
+            })
+            .collect();
+        let counts = threads.into_iter().map(|thread| {
+            let count = thread.join();
+            count.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        counts.sum::<Result<u64>>()
+    })?;
+    db.close()?;
+    let by_threads = written as f64 / time.as_secs_f64();
+    let mut members = Vec::new();
+    for at in 0..count {
+        members.push(Member::start(command(), shared, &format!("process-{at}"))?);
+    }
+    for member in &mut members {
+        member.say(&format!("write {}", time.as_millis()))?;
+    }
+    let mut written = 0_u64;
+    for member in &mut members {
+        written += member.heard()?.parse::<u64>()?;
+    }
+    for member in members {
+        member.end()?;
+    }
+    let by_processes = written as f64 / time.as_secs_f64();
+    let rate = |case: String, value| Case::new(NAME, case, value, "writes/s", written);
+    report.case(rate(
+        format!("threads_{count}_synced_writes_per_s"),
+        by_threads,
+    ));
+    report.case(rate(
+        format!("processes_{count}_synced_writes_per_s"),
+        by_processes,
+    ));
+    let share = by_processes / by_threads;
+    let case = format!("processes_{count}_rate_share");
+    report.case(Case::new(NAME, case, share, "of threads", written));
+    Ok(())
+}
+
+/// How long after another process's commit has returned this one has read it.
+fn visible(shared: &Path, command: &dyn Fn() -> Command, report: &mut dyn Report) -> Result<()> {
+    report.stage("commits of another process");
+    let db = open(shared, Sharing::Shared)?;
+    let mut member = Member::start(command(), shared, "seen")?;
+    let mut seen = Timed::default();
+    for number in 0..LOOKS {
+        member.say(&format!("once {number}"))?;
+        member.heard()?;
+        let began = Instant::now();
+        let key = format!("seen-{number}");
+        while db.begin_read()?.bucket("written").get(&key)?.is_none() {}
+        seen.times.push(began.elapsed());
+    }
+    member.end()?;
+    db.close()?;
+    let last = micros(seen.percentile(0.99));
+    report.note(&format!("99th percentile {last:.1} us"));
+    let median = micros(seen.percentile(0.5));
+    report.case(Case::new(
+        NAME,
+        "visible_after_us",
+        median,
+        "us",
+        seen.count(),
+    ));
+    Ok(())
+}
+
+/// How long a new process takes until it has read a pair, beside one that has the database open.
+fn first_read(
+    shared: &Path,
+    pairs: u64,
+    command: &dyn Fn() -> Command,
+    report: &mut dyn Report,
+) -> Result<()> {
+    report.stage("first reads of new processes");
+    let db = open(shared, Sharing::Shared)?;
+    let mut first = Timed::default();
+    for at in 0..STARTS {
+        let began = Instant::now();
+        let mut member = Member::start(command(), shared, "first")?;
+        member.say(&format!("read {}", at as u64 * 7919 % pairs))?;
+        member.heard()?;
+        first.times.push(began.elapsed());
+        member.end()?;
+    }
+    db.close()?;
+    let median = first.percentile(0.5).as_secs_f64() * 1000.0;
+    report.note("from the start of the process");
+    report.case(Case::new(
+        NAME,
+        "first_read_ms",
+        median,
+        "ms",
+        first.count(),
+    ));
+    Ok(())
+}
+
+/// Another process that has the database open.
+struct Member {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Member {
+    /// Starts it; returns when it has the database open.
+    fn start(mut command: Command, path: &Path, who: &str) -> Result<Self> {
+        let mut child = command
+            .env(PATH, path)
+            .env(WHO, who)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let orders = child.stdin.take().context("a pipe")?;
+        let answers = BufReader::new(child.stdout.take().context("a pipe")?);
+        let mut member = Self {
+            child,
+            orders,
+            answers,
+        };
+        member.heard()?;
+        Ok(member)
+    }
+
+    fn say(&mut self, order: &str) -> Result<()> {
+        Ok(writeln!(self.orders, "{order}")?)
+    }
+
+    fn heard(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            bail!("a process of the benchmark ended: {}", self.child.wait()?);
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn end(mut self) -> Result<()> {
+        drop(self.orders);
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("a process of the benchmark failed: {status}");
+        }
+        Ok(())
+    }
+}
+
+const PATH: &str = "ISOMER_BENCH_DATABASE";
+const WHO: &str = "ISOMER_BENCH_WRITER";
+
+/// Acts as a member: does what it reads from `orders`, one order per line, and answers each with a line, until there are
+/// no more.
+pub fn member(orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
+    let path = std::env::var_os(PATH).with_context(|| format!("{PATH} is not set"))?;
+    let who = std::env::var(WHO).with_context(|| format!("{WHO} is not set"))?;
+    let db = open(Path::new(&path), Sharing::Shared)?;
+    writeln!(answers, "open")?;
+    answers.flush()?;
+    for order in orders.lines() {
+        let order = order?;
+        let (what, number) = order.split_once(' ').context("an order has a number")?;
+        let number: u64 = number.parse()?;
+        let answer = match what {
+            "write" => write_for(&db, &who, Duration::from_millis(number))?,
+            "once" => {
+                write(&db, &who, number)?;
+                number
+            }
+            "read" => {
+                let found = db.begin_read()?.bucket(BUCKET).get(key(number))?;
+                found.context("every pair that is read was loaded")?;
+                number
+            }
+            _ => bail!("unknown order `{order}`"),
+        };
+        writeln!(answers, "{answer}")?;
+        answers.flush()?;
+    }
+    Ok(db.close()?)
+}
