@@ -249,7 +249,6 @@ mod tests {
     use isomer_data::{Access, DataStore, DataStoreOptions};
     use isomer_storage::MemoryEngine;
     use isomer_value::Map;
-    use isomer_vfs::Seal;
 
     use super::*;
     use crate::{Owner, ViewOptions, Views, segment::Folder};
@@ -280,7 +279,7 @@ mod tests {
         let views = open();
         views.make(&kind).unwrap();
         views.close();
-        let folder = Folder::new(path.path(), false, Seal::plain());
+        let folder = Folder::new(path.path(), store.options());
         let (head, _) = folder.list().heads.remove(0);
         let old = |writer: &mut Writer| writer.block(&0_u32.to_le_bytes());
         folder.write(head, old).unwrap();
