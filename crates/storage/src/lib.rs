@@ -16,15 +16,16 @@ mod budget;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contract;
+mod engine;
 mod errors;
 mod group_commit;
 mod guards;
+mod log_node;
 mod memory;
 mod optimistic;
 #[cfg(all(test, feature = "model"))]
 mod optimistic_model;
 mod process_memory;
-mod shared;
 mod state;
 pub mod sync;
 mod tree;
@@ -36,19 +37,20 @@ pub use budget::{
     Memory, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES, machine_bytes,
 };
 pub use contract::{
-    Capabilities, CommitHook, Durability, Engine, EngineCommit, EngineSavepoint, EngineTransaction,
-    Granule, GuardMode, KeyRange, Order, Page, PageLimit, Parked, Read, Snapshot, Statistics,
-    StorageError, StreamEntry, ValueVisitor, Version, Visitor, version_not_kept,
+    Capabilities, Durability, EngineCommit, EngineSavepoint, EngineTransaction, Granule, GuardMode,
+    KeyRange, Order, Page, PageLimit, Parked, Read, Snapshot, Statistics, StorageError,
+    StreamEntry, ValueVisitor, Version, Visitor, version_not_kept,
 };
+pub use engine::{CommitHook, Engine};
 pub use errors::{damaged, hex, io_error, key_exists};
 pub use guards::{GuardSet, GuardTable};
-pub use memory::{MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine};
-pub use optimistic::Optimistic;
-pub use process_memory::{MemoryPart, ProcessMemory, count_allocations};
-pub use shared::{
+pub use log_node::{
     Changed, GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LogRetention,
     LoggedCommit, SharedOptions, Watermarks,
 };
+pub use memory::{MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine};
+pub use optimistic::Optimistic;
+pub use process_memory::{MemoryPart, ProcessMemory, count_allocations};
 pub use view::View;
 pub use write_set::WriteSet;
 

@@ -10,7 +10,7 @@ use isomer_shared_log::SharedLog;
 
 use crate::contract::{Completed, visit_by_pages};
 use crate::group_commit::{Committer, GroupCommit};
-use crate::shared::Shared;
+use crate::log_node::Shared;
 use crate::state::{Live, State, Work, copy_of};
 use crate::sync::Mutex;
 
