@@ -86,6 +86,7 @@ impl Stop {
 }
 
 /// Graph algorithms stop with their query.
+#[cfg(feature = "algorithms")]
 impl isomer_algorithms::StopCheck for Stop {
     type Error = ExecError;
 

@@ -4,7 +4,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{Registry, algorithms, apoc, indexes, neo4j, paths, standard, statistics};
+#[cfg(feature = "algorithms")]
+use super::algorithms;
+use super::{Registry, apoc, indexes, neo4j, paths, standard, statistics};
 use crate::{builtin, files};
 
 impl Registry {
@@ -13,6 +15,7 @@ impl Registry {
         let mut registry = Self::new();
         builtin::register(&mut registry);
         files::register(&mut registry);
+        #[cfg(feature = "algorithms")]
         algorithms::register(&mut registry);
         paths::register(&mut registry);
         statistics::register(&mut registry);

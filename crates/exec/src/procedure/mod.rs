@@ -1,11 +1,13 @@
 //! Procedures: their interface, those of the language, and functions that other crates register.
 
+#[cfg(feature = "algorithms")]
 mod algorithms;
 mod apoc;
 mod builtins;
 mod estimate;
 mod indexes;
 mod neo4j;
+#[cfg(feature = "algorithms")]
 mod network;
 mod paths;
 mod schema_facts;

@@ -138,13 +138,20 @@ fn find_procedure(
     let name = call.name.dotted();
     binder.catalog.procedure(&name).ok_or_else(|| {
         let known = binder.catalog.procedure_names();
-        PlanError::new(
+        let error = PlanError::new(
             PlanErrorKind::ProcedureError,
             "ProcedureNotFound",
             format!("there is no procedure `{name}`"),
             call.name.span,
-        )
-        .with_near(&name, known.iter().map(|known| &**known))
+        );
+        let is_algorithm = |name: &str| name.to_ascii_lowercase().starts_with("algo.");
+        // No algorithm is known: the program lacks them all.
+        if is_algorithm(&name) && !known.iter().any(|known| is_algorithm(known)) {
+            let hint =
+                "this program was built without graph algorithms: enable the feature `algorithms`";
+            return error.with_hint(hint);
+        }
+        error.with_near(&name, known.iter().map(|known| &**known))
     })
 }
 
