@@ -408,7 +408,7 @@ impl Round {
                     count += 1;
                     self.acknowledge(key);
                 }
-                Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Retry, "{error}"),
             }
             longest = longest.max(began.elapsed());
             thread::sleep(Duration::from_millis(2));
