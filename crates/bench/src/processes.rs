@@ -316,8 +316,8 @@ impl Member {
 const PATH: &str = "ISOMER_BENCH_DATABASE";
 const WHO: &str = "ISOMER_BENCH_WRITER";
 
-/// Acts as a member: does what it reads from `orders`, one order per line, and answers each with a line, until there are
-/// no more.
+/// Acts as a member: does what it reads from `orders`, one order per line, and answers each with a line, until there
+/// are no more.
 pub fn member(orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
     let path = std::env::var_os(PATH).with_context(|| format!("{PATH} is not set"))?;
     let who = std::env::var(WHO).with_context(|| format!("{WHO} is not set"))?;
