@@ -424,6 +424,28 @@ fn entries_are_counted_while_they_are_trimmed() {
     }
 }
 
+/// The first count of a long log does not read its older part, where each commit counts. Later ones are exact again.
+#[test]
+fn a_long_log_is_counted_from_its_end() {
+    const COMMITS: u64 = (1 << 16) + 1000;
+    let log = MemoryLog::new(LogId(1), GRACE);
+    let (checkpoints, time) = (Checkpoints::default(), SimTime::default());
+    let open = || open_map(&log, &checkpoints, &time, LogRetention::default()).expect("opened");
+    let engine = open();
+    for number in 0..COMMITS {
+        let entry: &[u8] = if number % 2 == 0 { b"" } else { b"entry" };
+        commit(&engine, entry);
+    }
+    let count = || engine.statistics().expect("statistics").stream_entries;
+    assert_eq!(count(), COMMITS / 2 + 500);
+    engine.trim_stream(400).expect("trimmed");
+    assert_eq!(count(), COMMITS / 2 + 100);
+    engine.trim_stream(1100).expect("trimmed");
+    assert_eq!(count(), (COMMITS - 1100) / 2);
+    commit(&engine, b"entry");
+    assert_eq!(count(), (COMMITS - 1100) / 2 + 1);
+}
+
 /// Entries that are too old, or take too much, are dropped; versions are found by their time for as long as asked for.
 #[test]
 fn retention_limits_the_log() {
