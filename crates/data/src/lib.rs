@@ -21,6 +21,7 @@ mod convergent;
 mod copies;
 mod count_keeping;
 mod counts;
+mod current_schema;
 mod deferred;
 mod dirty;
 mod document;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_layout::{
     DataError,
-    catalog::{Catalog, keepers, names::Names, schema::Schema},
+    catalog::{keepers, names::Names},
     keyspace::{FORMAT, FORMAT_VALUE, IDENTITY, IdSpace},
 };
 use isomer_storage::{
@@ -20,6 +20,7 @@ use crate::{
     convergent::replica::OwnReplica,
     copies::begin_epoch_of_copy,
     counts::Counts,
+    current_schema::CurrentSchema,
     extents::Extents,
     files::FileNumbers,
     footprint::Item,
@@ -31,7 +32,7 @@ use crate::{
     schema_change::SchemaEditor,
     spill::SpillFolder,
     statistics::Statistics,
-    store::{CurrentSchema, Hooks, Shared},
+    store::{Hooks, Shared},
     store_state::Copies,
     stream::shared_holds::SharedHolds,
 };
@@ -64,7 +65,7 @@ impl DataStore {
         let read: &dyn Read = &*snapshot;
         observers.counted.begin(read.version());
         let names = Arc::new(Names::load(read)?);
-        let schema = Arc::new(Schema::load(read)?);
+        let schema = Arc::new(CurrentSchema::load(names.clone(), read)?);
         let nodes = Extents::load(IdSpace::Nodes, read)?;
         let relationships = Extents::load(IdSpace::Relationships, read)?;
         let mut counts = Counts::load(&*engine, read)?;
@@ -94,10 +95,6 @@ impl DataStore {
             .transpose()?;
         let keepers = keepers::load(read)?;
         let since = read.version();
-        let catalog = Arc::new(Catalog {
-            names: names.clone(),
-            schema,
-        });
         let spill_seal = if options.seal.encrypts() {
             Seal::ephemeral().map_err(|error| {
                 StorageError::Unavailable(format!("the system gives no random bytes: {error}"))
@@ -106,12 +103,6 @@ impl DataStore {
             Seal::plain()
         };
         let spill = Arc::new(SpillFolder::sealed(&options.spill_folder, spill_seal));
-        let schema = Arc::new(RwLock::new(CurrentSchema {
-            catalog,
-            since,
-            changing: false,
-            later: Vec::new(),
-        }));
         let shared_holds = options.process_locks.clone().map(SharedHolds::new);
         let store = Self {
             shared: Arc::new(Shared {

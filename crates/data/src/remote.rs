@@ -12,7 +12,6 @@ use std::sync::{
 use isomer_layout::{
     DataError,
     catalog::{
-        Catalog,
         keepers::{self, Keepers},
         names::Names,
     },
@@ -29,16 +28,16 @@ use parking_lot::{Mutex, RwLock};
 use crate::{
     convergent::replica::OwnReplica,
     counts::SinceSave,
+    current_schema::CurrentSchema,
     extents::Extents,
     kv::{BucketCache, Sequences, signal::Signal},
     statistics::{Changed, Statistics},
-    store::CurrentSchema,
 };
 
 /// What an open store caches of the database, apart from what observers keep.
 pub(crate) struct Caches {
     pub(crate) names: Arc<Names>,
-    pub(crate) schema: Arc<RwLock<CurrentSchema>>,
+    pub(crate) schema: Arc<CurrentSchema>,
     pub(crate) nodes: Arc<Extents>,
     pub(crate) relationships: Arc<Extents>,
     pub(crate) keepers: Arc<RwLock<Keepers>>,
@@ -197,7 +196,7 @@ impl Caches {
             self.bucket_cache.changed(commit.version);
         }
         if !schema.is_empty() {
-            self.schema.write().change(commit.version, &schema)?;
+            self.schema.enter(commit.version, &schema)?;
         }
         if has_operations && !commit.stream.is_empty() {
             self.operations(commit)?;
@@ -252,49 +251,4 @@ fn has_bucket_in_range(writes: &WriteSet) -> bool {
     writes.deleted_ranges().any(|range| {
         range.start < behind.as_slice() && range.end.is_none_or(|end| end > first.as_slice())
     })
-}
-
-/// A change of the schema that another process made.
-pub(crate) struct SchemaWrites {
-    version: Version,
-    writes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-}
-
-impl CurrentSchema {
-    /// Another process changed the schema. While this one does, it is entered afterwards.
-    fn change(
-        &mut self,
-        version: Version,
-        writes: &[(&[u8], Option<&[u8]>)],
-    ) -> Result<(), DataError> {
-        if self.changing {
-            let owned = writes.iter();
-            let owned = owned.map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec)));
-            self.later.push(SchemaWrites {
-                version,
-                writes: owned.collect(),
-            });
-            return Ok(());
-        }
-        let schema = self.catalog.schema.changed(writes.iter().copied())?;
-        self.catalog = Arc::new(Catalog {
-            names: self.catalog.names.clone(),
-            schema: Arc::new(schema),
-        });
-        self.since = version;
-        Ok(())
-    }
-
-    /// The own change of the schema has ended: enters those that other processes made since then.
-    pub(crate) fn enter_later(&mut self) -> Result<(), DataError> {
-        self.changing = false;
-        for SchemaWrites { version, writes } in std::mem::take(&mut self.later) {
-            let writes: Vec<_> = writes
-                .iter()
-                .map(|(key, value)| (key.as_slice(), value.as_deref()))
-                .collect();
-            self.change(version, &writes)?;
-        }
-        Ok(())
-    }
 }

@@ -553,7 +553,7 @@ impl<'s> SchemaEditor<'s> {
 
     fn commit(&self, schema: Schema, edit: Edit, what: &str) -> Result<(), DataError> {
         let (base, version) = (schema.version - 1, schema.version_value());
-        self.store.publish_schema(schema, || {
+        self.store.shared().schema.publish(schema, || {
             let mut tx = self.store.engine().begin()?;
             // The lock between processes prevents this; the order of commits decides.
             let stored = tx.get(SCHEMA_VERSION)?;

@@ -6,16 +6,15 @@ use std::{
 };
 
 use isomer_layout::{
-    DataError, ErrorKind,
+    DataError,
     catalog::{
         Catalog,
         keepers::Keepers,
         names::{NameKind, Names},
-        schema::Schema,
     },
     keyspace,
 };
-use isomer_storage::{Durability, Engine, GuardMode, Memory, Read, Version};
+use isomer_storage::{Durability, Engine, GuardMode, Memory, Version};
 use isomer_value::{DatabaseId, Interner, LabelId, NodeId, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
 
@@ -23,13 +22,13 @@ use crate::{
     Transaction,
     convergent::replica::{self, OwnReplica},
     counts::{SharedCounts, SinceSave},
+    current_schema::CurrentSchema,
     extents::Extents,
     files::FileNumbers,
     footprint::{Item, NONE},
     graph::KeyHints,
     kv::{BucketCache, Sequences, Signals},
     observer::{CommitObserver, LoadSinks, Loading, Observers},
-    remote::SchemaWrites,
     replicated::{ReplicaState, ReplicationHooks, joining_error},
     small_commit::commit_small,
     spill::SpillFolder,
@@ -86,7 +85,7 @@ pub struct Shared {
     pub(crate) names: Arc<Names>,
     /// Held while a new name is added.
     pub(crate) interning: Mutex<()>,
-    pub(crate) schema: Arc<RwLock<CurrentSchema>>,
+    pub(crate) schema: Arc<CurrentSchema>,
     /// Held during a change of the schema.
     pub schema_change: Mutex<()>,
     pub nodes: Arc<Extents>,
@@ -146,17 +145,6 @@ impl Drop for Shared {
     }
 }
 
-/// The newest known schema, and the versions for which it holds.
-pub struct CurrentSchema {
-    pub(crate) catalog: Arc<Catalog>,
-    /// The commit that made it.
-    pub(crate) since: Version,
-    /// Whether a change is being committed: the newest state is unknown, so a beginning transaction reads its snapshot.
-    pub(crate) changing: bool,
-    /// Changes that other processes made in the meantime.
-    pub(crate) later: Vec<SchemaWrites>,
-}
-
 impl DataStore {
     /// A transaction at the last committed version.
     ///
@@ -206,7 +194,7 @@ impl DataStore {
 
     /// Names and schema as of now.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.shared.schema.read().catalog.clone()
+        self.shared.schema.catalog()
     }
 
     /// The identity of the database, which its element ids name. It is created with the database, and kept by copies,
@@ -308,48 +296,6 @@ impl DataStore {
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
-    }
-
-    /// Names and schema at the version of `read`.
-    pub(crate) fn catalog_at(&self, read: &dyn Read) -> Result<Arc<Catalog>, DataError> {
-        {
-            let current = self.shared.schema.read();
-            if !current.changing && current.since <= read.version() {
-                return Ok(current.catalog.clone());
-            }
-        }
-        let schema = Arc::new(Schema::load(read)?);
-        Ok(Arc::new(Catalog {
-            names: self.shared.names.clone(),
-            schema,
-        }))
-    }
-
-    /// Commits a schema change through `commit` and makes it current.
-    pub(crate) fn publish_schema(
-        &self,
-        schema: Schema,
-        commit: impl FnOnce() -> Result<Version, DataError>,
-    ) -> Result<(), DataError> {
-        self.shared.schema.write().changing = true;
-        let committed = commit();
-        let mut current = self.shared.schema.write();
-        match committed {
-            Ok(since) => {
-                current.catalog = Arc::new(Catalog {
-                    names: self.shared.names.clone(),
-                    schema: Arc::new(schema),
-                });
-                current.since = since;
-                current.enter_later()
-            }
-            // The commit may have happened: beginning transactions continue to read their snapshots.
-            Err(error) if error.kind() == ErrorKind::OutcomeUnknown => Err(error),
-            Err(error) => {
-                current.enter_later()?;
-                Err(error)
-            }
-        }
     }
 
     /// Collects the sinks of a load.

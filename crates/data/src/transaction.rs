@@ -155,7 +155,7 @@ impl Transaction {
 
     fn with_state(store: DataStore, state: State) -> Result<Self, DataError> {
         let writes = matches!(state, State::Writing(_));
-        let catalog = store.catalog_at(state.read())?;
+        let catalog = store.shared().schema.catalog_at(state.read())?;
         let mut footprint = Footprint::new(writes, store.options().footprint_limit);
         footprint.read_schema();
         Ok(Self::made(store, catalog, state, footprint))

@@ -117,6 +117,7 @@ fn publish(log: &DirectoryLog, at: Position) {
 fn kill_self() {
     let pid = std::process::id().to_string();
     let _ = Command::new("kill").args(["-9", &pid]).status();
+    // The signal ends the process here: the call must not return.
     thread::sleep(Duration::from_secs(60));
 }
 
@@ -177,6 +178,7 @@ fn write_until_killed() {
             Err(error) => panic!("{error}"),
         }
         if random.below(50) == 0 {
+            // The others write while this one does not.
             thread::sleep(Duration::from_millis(random.below(20)));
         }
     }
@@ -232,10 +234,12 @@ fn run(folder: &Path, count: usize, kills: u64, random: &mut Random) -> Duration
         };
         let mut children: Vec<Child> = (0..count).map(|_| next()).collect();
         for _ in 0..kills {
+            // The signal comes at a random moment.
             thread::sleep(Duration::from_millis(random.below(120)));
             let at = random.below(count as u64) as usize;
             if random.below(2) == 0 {
                 signal(&children[at], "-STOP");
+                // It stays stopped for a random time.
                 thread::sleep(Duration::from_millis(random.below(LONGEST_STOP_MS)));
                 signal(&children[at], "-CONT");
             }
@@ -409,6 +413,7 @@ fn processes_that_replace_an_object_lose_nothing() {
     };
     let mut children: Vec<Child> = (0..4).map(|_| next()).collect();
     for _ in 0..number("ISOMER_KILLS", 10) {
+        // The kill comes at a random moment.
         thread::sleep(Duration::from_millis(random.below(200)));
         let at = random.below(4) as usize;
         let _ = children[at].kill();

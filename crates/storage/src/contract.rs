@@ -415,7 +415,7 @@ pub struct Statistics {
     pub syncs: u64,
     /// Commits since opening that failed validation.
     pub conflicts: u64,
-    /// Change-stream entries kept.
+    /// Change-stream entries kept. Where it would take long to count them, a commit without an entry may count as well.
     pub stream_entries: u64,
     /// Further metrics of this engine, by name.
     pub details: Vec<(String, String)>,

@@ -52,10 +52,17 @@ impl Time for BootTime {
     }
 }
 
-/// A simulated clock that advances only by sleeping: a sleep returns at once. Clones share it. Together with
-/// [`crate::SimDisk`] it makes everything that depends on time deterministic.
+/// A simulated clock that advances only by [`SimTime::advance`], and by sleeping: a sleep returns at once. Clones share
+/// it. Together with [`crate::SimDisk`] it makes everything that depends on time deterministic.
 #[derive(Clone, Debug, Default)]
 pub struct SimTime(Arc<Mutex<Duration>>);
+
+impl SimTime {
+    /// Lets `time` pass.
+    pub fn advance(&self, time: Duration) {
+        *self.0.lock() += time;
+    }
+}
 
 impl Time for SimTime {
     fn now(&self) -> Duration {
@@ -63,7 +70,7 @@ impl Time for SimTime {
     }
 
     fn sleep(&self, time: Duration) {
-        *self.0.lock() += time;
+        self.advance(time);
     }
 }
 

@@ -17,8 +17,7 @@ const SLEEPS: Limit = Limit {
     exceptions: &[
         ("chat", 4),
         ("data", 1),
-        ("lsm", 3),
-        ("shared-log", 8),
+        ("shared-log", 1),
         ("storage-redb", 2),
     ],
     file: file!(),

@@ -9,8 +9,9 @@ use crate::{
     BlobRef, Cursor, Kind,
     blob::Blobs,
     table::{
+        Reading,
         block::{RunEnd, ValueKind},
-        cursor::{Reading, TableCursor},
+        cursor::TableCursor,
     },
 };
 

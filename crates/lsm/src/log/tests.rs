@@ -756,6 +756,7 @@ fn a_large_group_meets_spares_that_are_being_made() {
             let second = path.ends_with("0000000000000003.new");
             if call == Call::Sync && second && slow.load(Ordering::SeqCst) == 1 {
                 reached.store(1, Ordering::SeqCst);
+                // A slow disk.
                 std::thread::sleep(std::time::Duration::from_millis(300));
             }
             Ok(())

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use isomer_shared_log::{Append, Record, RecordHash, SharedLog};
 use isomer_storage::{
-    Changed, Commit, GroupEncoder, LogPoint, StorageError, Version, Watermarks, WriteSet, damaged,
+    Commit, GroupEncoder, LogPoint, LoggedFootprint, StorageError, Version, Watermarks, WriteSet,
+    damaged,
 };
 
 use super::{
@@ -162,7 +163,7 @@ impl History<'_> {
             writes: &WriteSet::new(),
             stream,
         };
-        group.encoder.push(&commit, Changed::Granules(&[]));
+        group.encoder.push(&commit, LoggedFootprint::Granules(&[]));
         group.encoder.trim(trimmed.min(version));
         group.next = version + 1;
         group.bytes += stream.len() + 32;

@@ -82,7 +82,10 @@ impl Core {
     /// Adopts the newest tables; returns whether this process has the newest ones now.
     fn adopt_newer(&self, wal: &SharedWal) -> Result<bool, StorageError> {
         let (applied, published) = (wal.applied(), self.shared.published());
-        let newer = match self.tree.newest(applied, published)? {
+        let newest = self.tree.newest(applied, published)?;
+        let is_ahead = matches!(newest, Newest::Ahead);
+        wal.tables_are_ahead.store(is_ahead, Ordering::Relaxed);
+        let newer = match newest {
             Newest::Known => return Ok(true),
             Newest::Ahead => return Ok(false),
             Newest::Found(newer) => newer,
@@ -139,9 +142,11 @@ impl Core {
             }
             let (active, sealed) = (!state.active.is_empty(), state.sealed.len());
             drop(state);
+            // A process that was stopped for long: its memtables can be dropped when it has caught up, not before.
+            let is_behind = wal.tables_are_ahead.load(Ordering::Relaxed);
             match reserved {
                 // Without threads nothing here follows while it waits.
-                Ok(()) if sealed < MAX_SEALED || !self.options.background => {
+                Ok(()) if sealed < MAX_SEALED || is_behind || !self.options.background => {
                     self.seal(last);
                     if sealed + 1 >= MIN_ASKING {
                         wal.lease.request_flush()?;
@@ -159,6 +164,7 @@ impl Core {
                         false => Err(no_memory(over)),
                     };
                 }
+                Err(_) if is_behind => return Err(self.too_far_behind()),
                 _ => {}
             }
             self.check_poison()?;
@@ -206,6 +212,13 @@ impl Core {
     fn has_nothing(&self) -> bool {
         let state = self.shared.state();
         state.memtables().all(|memtable| memtable.is_empty())
+    }
+
+    fn too_far_behind(&self) -> StorageError {
+        StorageError::Unavailable(format!(
+            "the tables of `{}` hold more commits that this process has not applied than fit into its memory for commits: open the database again",
+            self.directory.display()
+        ))
     }
 
     fn no_flush(&self, wal: &SharedWal, what: &str) -> StorageError {

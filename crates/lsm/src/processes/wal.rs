@@ -45,6 +45,8 @@ pub struct SharedWal {
     pub lags: AtomicBool,
     /// Tables adopted from other processes, for statistics.
     pub adoptions: AtomicU64,
+    /// Whether the newest tables, at the last look, hold commits that this process has not applied.
+    pub tables_are_ahead: AtomicBool,
 }
 
 #[derive(Default)]
@@ -83,6 +85,7 @@ impl SharedWal {
             active: Condvar::new(),
             lags: AtomicBool::new(false),
             adoptions: AtomicU64::new(0),
+            tables_are_ahead: AtomicBool::new(false),
         }
     }
 

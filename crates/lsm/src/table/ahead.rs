@@ -20,9 +20,8 @@ use isomer_storage::StorageError;
 use isomer_storage::sync::{Condvar, Mutex, MutexGuard};
 
 use super::{
-    Table,
+    Reading, Table,
     block::{Block, BlockCursor},
-    cursor::Reading,
     sealed::Handle,
 };
 use crate::cache::{Helper, Pinned};
@@ -47,6 +46,14 @@ struct Batch {
     bytes: Arc<[u8]>,
     /// Offset of each in the file.
     blocks: VecDeque<(u64, Block)>,
+}
+
+/// The buffer with `len` arbitrary bytes; a new one if a block still uses it in place.
+pub(super) fn buffer(ahead: &mut Arc<[u8]>, len: usize) -> &mut [u8] {
+    if ahead.len() != len || Arc::get_mut(ahead).is_none() {
+        *ahead = std::iter::repeat_n(0, len).collect();
+    }
+    Arc::get_mut(ahead).expect("not shared")
 }
 
 /// A position in the index of a table: later blocks have not been read.
@@ -84,9 +91,7 @@ impl IndexPosition {
         let start = first.offset;
         let len = (last.offset - start) as usize + last.len as usize;
         let mut bytes = spare;
-        self.table
-            .file
-            .read_plain(start, super::cursor::buffer(&mut bytes, len))?;
+        self.table.file.read_plain(start, buffer(&mut bytes, len))?;
         let mut blocks = VecDeque::with_capacity(handles.len());
         let mut unpacked = 0;
         for (at, handle) in handles.iter().copied().enumerate() {

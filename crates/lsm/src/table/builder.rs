@@ -6,9 +6,10 @@ use isomer_storage::{StorageError, Version};
 use isomer_vfs::{Disk, Seal};
 
 use super::{
-    Footer, MAX_PARTITION_BLOCKS, Properties,
+    Footer, Properties,
     block::{BlockBuilder, ValueKind, common_prefix, entry_order},
     filter::{build_filter, filter_hash},
+    index::MAX_PARTITION_BLOCKS,
     sealed::{Handle, Pace, SealedWriter},
 };
 use crate::{RangeTombstones, blob::BlobRef, codec::put_varint};

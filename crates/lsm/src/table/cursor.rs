@@ -5,8 +5,8 @@ use std::sync::Arc;
 use isomer_storage::{StorageError, Version, Visitor};
 
 use super::{
-    Table,
-    ahead::{IndexPosition, ReadAhead},
+    Reading, Table,
+    ahead::{IndexPosition, ReadAhead, buffer},
     block::{Block, BlockCursor, RunEnd, ValueKind},
     sealed::Handle,
 };
@@ -22,15 +22,6 @@ const AHEAD_FROM: u32 = 2;
 const KEEP_UNTIL: u32 = 6;
 /// Number of consecutive cache misses after which a thread reads ahead.
 const THREAD_FROM: u32 = 64;
-
-/// How blocks are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// Through the cache, with read-ahead after several consecutive blocks.
-    Cached,
-    /// Bypassing the cache, with large reads: for compactions and checks.
-    Bulk,
-}
 
 /// A position in a table. Order of the entries: see [`crate::Cursor`].
 pub(crate) struct TableCursor {
@@ -486,12 +477,4 @@ impl TableCursor {
         }
         Ok(block)
     }
-}
-
-/// The buffer with `len` arbitrary bytes; a new one if a block still uses it in place.
-pub(super) fn buffer(ahead: &mut Arc<[u8]>, len: usize) -> &mut [u8] {
-    if ahead.len() != len || Arc::get_mut(ahead).is_none() {
-        *ahead = std::iter::repeat_n(0, len).collect();
-    }
-    Arc::get_mut(ahead).expect("not shared")
 }

@@ -11,8 +11,10 @@ use crate::{
     codec::{head, varint},
 };
 
+/// Data blocks of a partition: its index and filter are read and cached as one.
+pub(crate) const MAX_PARTITION_BLOCKS: usize = 128;
 /// Bytes of the search structure in addition to the index itself.
-pub(crate) const HELP_BYTES: usize = super::MAX_PARTITION_BLOCKS * 24 + 200;
+pub(crate) const HELP_BYTES: usize = MAX_PARTITION_BLOCKS * 24 + 200;
 
 /// Heads in the first step of a search.
 const FIRST_SEARCH_HEADS: usize = 6;

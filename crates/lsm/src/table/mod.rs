@@ -49,7 +49,6 @@ use crate::{
 };
 use block::{Block, Damaged, EntryMatch, ValueKind};
 use cached::Cached;
-use cursor::Reading;
 use filter::may_hold;
 use index::{Index, Partition};
 use sealed::{Handle, SealedFile};
@@ -60,8 +59,15 @@ const FORMAT_VERSION: u32 = 2;
 const OLDEST_VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"IsoTable";
 const FOOTER_BYTES: usize = 80;
-/// Data blocks of a partition: its index and filter are read and cached as one.
-const MAX_PARTITION_BLOCKS: usize = 128;
+
+/// How blocks are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Through the cache, with read-ahead after several consecutive blocks.
+    Cached,
+    /// Bypassing the cache, with large reads: for compactions and checks.
+    Bulk,
+}
 
 /// Properties of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use isomer_vfs::{Disk, OpenMode, Seal, SimDisk};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{
-    Got, Table, TableFile,
+    Got, Reading, Table, TableFile,
     block::{BlockCursor, ValueKind, entry_order},
     builder::{TableBuilder, TableOptions, TableTarget},
-    cursor::{Reading, TableCursor},
+    cursor::TableCursor,
     filter::filter_hash,
     sealed::Handle,
 };

@@ -389,6 +389,7 @@ fn backups_are_taken_while_writes_go_on() {
         });
         let versions = (0..6)
             .map(|_| {
+                // Backups of several moments, while commits go on.
                 std::thread::sleep(std::time::Duration::from_millis(60));
                 let taken = engine.backup(&isomer_vfs::RealDisk, &path("backups"), &mut |_, _| {});
                 taken.unwrap().version

@@ -190,6 +190,7 @@ fn a_large_replay_is_flushed() {
         let until = Instant::now() + Duration::from_secs(60);
         while is_much && metric(&engine, "runs") == 0 {
             assert!(Instant::now() < until, "nothing is flushed");
+            // A thread of the engine flushes: only the metric shows it.
             thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(metric(&engine, "runs"), u64::from(is_much));

@@ -31,8 +31,9 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A thread that is about to sync gathers others if the last sync took at least, and at most, that long.
 const MIN_GATHERING: Duration = Duration::from_micros(100);
 const MAX_GATHERING: Duration = Duration::from_millis(20);
-/// A segment grows by that many bytes.
-const STEP_BYTES: u64 = 256 << 10;
+/// A segment grows by that many bytes, or by its largest size if that is less.
+const MAX_STEP_BYTES: u64 = 256 << 10;
+const MIN_STEP_BYTES: u64 = 4 << 10;
 
 /// The log as a process sees it that appends.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub(super) struct Appending {
     /// The entry of this process in the list; `None` if the list is full.
     entry: Option<Entry>,
     segment_bytes: u64,
+    /// What a segment grows by.
+    step_bytes: u64,
     patience: Duration,
 }
 
@@ -83,6 +86,7 @@ impl Appending {
             sync_lock: ProcessLock::new(lock_file(SYNC)?),
             entry: None,
             segment_bytes: options.segment_bytes,
+            step_bytes: step_bytes(options),
             patience,
             _presence: presence,
         };
@@ -230,7 +234,7 @@ impl Appending {
         frame.extend_from_slice(&head);
         frame.extend_from_slice(record);
         frame.resize(bytes as usize, 0);
-        if let Err(error) = write(&segment, tail.offset, &frame) {
+        if let Err(error) = write(&segment, tail.offset, &frame, self.step_bytes) {
             let error = io_error(&segment.path, &error);
             // The page stays marked, so that the next appender clears what is left of the frame.
             return match segment.file.write_all_at(&[0; HEAD_BYTES], tail.offset) {
@@ -263,7 +267,7 @@ impl Appending {
             previous: tail.previous,
             salt: random(),
         };
-        Segments::create(&*self.disk, &self.folder, &header, STEP_BYTES)?;
+        Segments::create(&*self.disk, &self.folder, &header, self.step_bytes)?;
         let manifest = Manifest {
             newest: header.first,
             ..self.manifest()?
@@ -525,7 +529,7 @@ fn create(
         // A process may have ended before it wrote the manifest; then there is one segment without records.
         let path = segments::path(folder, first);
         let len = disk.open(&path, OpenMode::Read).and_then(|file| file.len());
-        if first != 1 || !len.is_ok_and(|len| len <= STEP_BYTES) {
+        if first != 1 || !len.is_ok_and(|len| len <= MAX_STEP_BYTES) {
             let what = format!("`{}` has segments and no manifest", folder.display());
             return Err(LogError::Damaged(what));
         }
@@ -536,7 +540,7 @@ fn create(
         previous: 0,
         salt: random(),
     };
-    Segments::create(disk, folder, &header, STEP_BYTES)?;
+    Segments::create(disk, folder, &header, step_bytes(options))?;
     let manifest = Manifest {
         id,
         grace: options.grace.max(Duration::from_millis(1)),
@@ -573,12 +577,17 @@ fn open_page(folder: &Path, is_alone: bool) -> Result<SharedPage, LogError> {
     }
 }
 
+fn step_bytes(options: &DirectoryOptions) -> u64 {
+    let largest = options.segment_bytes;
+    largest.clamp(MIN_STEP_BYTES, MAX_STEP_BYTES)
+}
+
 /// Writes a frame, and zeros up to the next step before it if it reaches beyond the last one: the disk may become full
 /// there, and then nothing of the frame was written.
-fn write(segment: &Segment, offset: u64, frame: &[u8]) -> io::Result<()> {
+fn write(segment: &Segment, offset: u64, frame: &[u8], step_bytes: u64) -> io::Result<()> {
     let end = offset + frame.len() as u64;
-    let step = end.next_multiple_of(STEP_BYTES);
-    if offset.next_multiple_of(STEP_BYTES) < step && end < step {
+    let step = end.next_multiple_of(step_bytes);
+    if offset.next_multiple_of(step_bytes) < step && end < step {
         let zeros = vec![0; (step - end) as usize];
         segment.file.write_all_at(&zeros, end)?;
     }

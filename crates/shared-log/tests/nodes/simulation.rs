@@ -412,13 +412,13 @@ impl Rival {
                 self.common.ledger().crashes += 1;
                 return Fate::Crash;
             }
-            1 => self.common.time.sleep(GRACE / 3),
+            1 => self.common.time.advance(GRACE / 3),
             2..5 => self.work(|member| self.common.commit_now(member)),
             5 => {
                 // The node is stopped for long, and all that it has not applied is trimmed.
                 self.common.ledger().stalls += 1;
                 self.work(|member| self.common.commit(member, || {}));
-                self.common.time.sleep(GRACE * 2);
+                self.common.time.advance(GRACE * 2);
                 self.work(|member| self.common.checkpoint(member));
                 self.work(|member| self.common.trim(member));
                 self.work(|member| self.common.commit(member, || {}));
@@ -494,7 +494,9 @@ impl World {
         let common = self.common.clone();
         for _ in 0..STEPS {
             let at = common.below(self.members.len() as u64) as usize;
-            common.time.sleep(Duration::from_millis(common.below(200)));
+            common
+                .time
+                .advance(Duration::from_millis(common.below(200)));
             let opened = match self.members[at].take() {
                 Some(member) => Ok(member),
                 None => common.open(common.some_faults(), Some(&self.rival)),
@@ -509,7 +511,7 @@ impl World {
             let outcome = match common.below(20) {
                 // The whole machine of this node stops, while others go on.
                 0 => {
-                    common.time.sleep(GRACE / 3);
+                    common.time.advance(GRACE / 3);
                     Ok(())
                 }
                 1 => common.checkpoint(&mut member),
@@ -568,7 +570,7 @@ impl World {
             }
             if common.below(12) == 0 {
                 // It is stopped between its validation and its append: others trim what it has not applied.
-                common.time.sleep(GRACE * 2);
+                common.time.advance(GRACE * 2);
                 self.advance_and_trim();
             }
         })

@@ -19,6 +19,8 @@ const PAGE_BYTES: usize = 1 << 20;
 /// A position is remembered after that many records, or bytes.
 const MARK_RECORDS: u64 = 256;
 const MARK_BYTES: u64 = 1 << 20;
+/// Records whose entries of the change stream are counted at most when counting begins.
+const MAX_COUNTED_RECORDS: u64 = 1 << 16;
 /// Positions that are remembered; then every other one is forgotten.
 const MAX_MARKS: usize = 4096;
 
@@ -66,6 +68,8 @@ struct Counted {
     trimmed: Version,
     upto: Position,
     entries: u64,
+    /// Each version before this one counts as an entry: its record is not read.
+    read_from: Version,
 }
 
 /// A record that was read: its head, and the version behind it.
@@ -330,30 +334,70 @@ impl History {
         Ok(entries)
     }
 
-    /// Number of entries of the change stream. Reads what was applied since the last call, or everything if the stream
-    /// was trimmed since.
+    /// Number of entries of the change stream. Reads what was applied, and what was trimmed, since the last call. The
+    /// first call does not read a long log: of its older part, each commit counts as one with an entry.
     pub(super) fn stream_entries(&self) -> Result<u64, StorageError> {
         let mut counted = self.counted.lock();
         let trimmed = self.trimmed();
-        if counted.trimmed != trimmed || counted.upto == 0 {
-            *counted = Counted {
-                trimmed,
-                upto: self.position_of(trimmed + 1)?,
-                entries: 0,
-            };
+        if counted.upto == 0 || !self.discount(&mut counted, trimmed)? {
+            *counted = self.begin_to_count(trimmed)?;
         }
         let mut now = *counted;
         self.for_each(counted.upto, |at, group| {
-            let commits = group.commits().map_err(|error| malformed(at, error))?;
-            let counts = commits
-                .iter()
-                .filter(|commit| commit.version > trimmed && !commit.stream.is_empty());
-            now.entries += counts.count() as u64;
+            now.entries += entries_within(at, group, trimmed, Version::MAX)?;
             now.upto = at + 1;
             Ok(true)
         })?;
         *counted = now;
         Ok(now.entries)
+    }
+
+    /// A count that goes on with the last records.
+    fn begin_to_count(&self, trimmed: Version) -> Result<Counted, StorageError> {
+        let first = self.position_of(trimmed + 1)?;
+        let mut counted = Counted {
+            trimmed,
+            upto: first,
+            ..Counted::default()
+        };
+        let last = self.applied().saturating_sub(MAX_COUNTED_RECORDS);
+        if last > first
+            && let Some(found) = self.read(last)?
+        {
+            counted.upto = last;
+            counted.read_from = found.head.first;
+            counted.entries = (found.head.first - 1).saturating_sub(trimmed);
+        }
+        Ok(counted)
+    }
+
+    /// Subtracts the entries that were trimmed since they were counted; returns `false` if they cannot be read any
+    /// more.
+    fn discount(&self, counted: &mut Counted, trimmed: Version) -> Result<bool, StorageError> {
+        if counted.trimmed == trimmed {
+            return Ok(true);
+        }
+        let (from, estimated) = (counted.trimmed, counted.read_from.saturating_sub(1));
+        let mut removed = trimmed.min(estimated).saturating_sub(from);
+        let after = from.max(estimated);
+        if after < trimmed {
+            let begin = self.position_of(after + 1)?;
+            let mut is_whole = false;
+            self.for_each(begin, |at, group| {
+                is_whole |= at == begin && group.head.first <= after + 1;
+                if !is_whole || at >= counted.upto || group.head.first > trimmed {
+                    return Ok(false);
+                }
+                removed += entries_within(at, group, after, trimmed)?;
+                Ok(true)
+            })?;
+            if !is_whole || self.first()? > begin {
+                return Ok(false);
+            }
+        }
+        counted.entries = counted.entries.saturating_sub(removed);
+        counted.trimmed = trimmed;
+        Ok(true)
     }
 
     /// The last version in the records that are followed by at least `max_bytes` of later ones; 0 if there are none.
@@ -389,6 +433,20 @@ impl History {
         }
         Ok(0)
     }
+}
+
+/// Number of entries of the change stream in a record, of the versions above `after` and up to `upto`.
+fn entries_within(
+    at: Position,
+    group: &GroupRecord<'_>,
+    after: Version,
+    upto: Version,
+) -> Result<u64, StorageError> {
+    let commits = group.commits().map_err(|error| malformed(at, error))?;
+    let counts = commits.iter().filter(|commit| {
+        commit.version > after && commit.version <= upto && !commit.stream.is_empty()
+    });
+    Ok(counts.count() as u64)
 }
 
 fn malformed(at: Position, error: super::GroupError) -> StorageError {

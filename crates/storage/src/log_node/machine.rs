@@ -6,7 +6,7 @@ use isomer_shared_log::{Position, RecordHash, StateMachine, Validated};
 
 use super::{
     history::History,
-    record::{Changed, GroupEncoder, GroupHead, GroupRecord, LoggedCommit, Watermarks},
+    record::{GroupEncoder, GroupHead, GroupRecord, LoggedCommit, LoggedFootprint, Watermarks},
 };
 use crate::{
     Backend, Commit, LogPoint, StorageError, Version, View, WriteSet,
@@ -100,7 +100,7 @@ impl<B: Backend> Machine<B> {
         for (work, result) in works.iter().zip(validation.results) {
             if result.is_ok() {
                 let commit = commits.next().expect("a commit for each valid member");
-                encoder.push(commit, Changed::Granules(work.footprint.changed()));
+                encoder.push(commit, LoggedFootprint::Granules(work.footprint.changed()));
             }
             outcomes.push(result.map(drop).map_err(Refusal::Error));
         }
@@ -207,7 +207,7 @@ impl<B: Backend> StateMachine for Machine<B> {
             [Change::Load(load)] => {
                 let checked = self.check_load(load);
                 if checked.is_ok() {
-                    encoder.push(&load.commit(first), Changed::Everything);
+                    encoder.push(&load.commit(first), LoggedFootprint::Everything);
                 }
                 vec![checked.map_err(Refusal::Error)]
             }

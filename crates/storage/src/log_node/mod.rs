@@ -31,8 +31,8 @@ use self::{
 pub use self::{
     options::{LogRetention, SharedOptions},
     record::{
-        Changed, GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LoggedCommit,
-        Watermarks,
+        GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LoggedCommit,
+        LoggedFootprint, Watermarks,
     },
 };
 use crate::{

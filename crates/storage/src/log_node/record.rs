@@ -79,7 +79,7 @@ pub struct GroupHead {
 
 /// What a commit changed, for the validation of other transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed<'a> {
+pub enum LoggedFootprint<'a> {
     /// These granules.
     Granules(&'a [Granule]),
     /// Perhaps everything: it is a bulk load.
@@ -150,7 +150,7 @@ impl GroupEncoder {
     ///
     /// # Panics
     /// If its version does not follow the last one.
-    pub fn push(&mut self, commit: &Commit<'_>, changed: Changed<'_>) {
+    pub fn push(&mut self, commit: &Commit<'_>, changed: LoggedFootprint<'_>) {
         let head = &mut self.head;
         assert!(
             commit.version == head.first + u64::from(self.count),
@@ -161,15 +161,15 @@ impl GroupEncoder {
             .after_commit(commit.version, !commit.stream.is_empty());
         self.count += 1;
         let out = &mut self.bytes;
-        out.push(u8::from(changed == Changed::Everything));
+        out.push(u8::from(changed == LoggedFootprint::Everything));
         match changed {
-            Changed::Granules(granules) => {
+            LoggedFootprint::Granules(granules) => {
                 put_number(out, granules.len() as u64);
                 for granule in granules {
                     out.extend_from_slice(&granule.0.to_le_bytes());
                 }
             }
-            Changed::Everything => put_number(out, 0),
+            LoggedFootprint::Everything => put_number(out, 0),
         }
         put_bytes(out, commit.stream);
         put_number(out, writes_bytes(commit.writes));
@@ -481,8 +481,8 @@ mod tests {
             for ((version, (granules, stream, ..)), writes) in (first..).zip(&all).zip(&written) {
                 let granules: Vec<Granule> = granules.iter().copied().map(Granule).collect();
                 let changed = match is_load {
-                    true => Changed::Everything,
-                    false => Changed::Granules(&granules),
+                    true => LoggedFootprint::Everything,
+                    false => LoggedFootprint::Granules(&granules),
                 };
                 let at = encoder.bytes.len();
                 encoder.push(&Commit { version, writes, stream }, changed);
@@ -519,7 +519,7 @@ mod tests {
             let mut encoder = GroupEncoder::new(1, 1, Watermarks::default());
             let writes = writes_of(&parts.2, &parts.3);
             let commit = Commit { version: 1, writes: &writes, stream: &parts.1 };
-            encoder.push(&commit, Changed::Granules(&[Granule(1)]));
+            encoder.push(&commit, LoggedFootprint::Granules(&[Granule(1)]));
             let (mut bytes, _) = encoder.finish();
             let len = bytes.len();
             let cut = GroupRecord::decode(&bytes[..cut.index(len)]).map(|group| group.commits());
@@ -559,13 +559,13 @@ mod tests {
             writes: &none,
             stream: b"",
         };
-        encoder.push(&silent, Changed::Everything);
+        encoder.push(&silent, LoggedFootprint::Everything);
         let commit = Commit {
             version: 8,
             writes: &writes,
             stream: b"entry",
         };
-        encoder.push(&commit, Changed::Granules(&[Granule(5)]));
+        encoder.push(&commit, LoggedFootprint::Granules(&[Granule(5)]));
         let (bytes, head) = encoder.finish();
         let without_entries = 7;
         assert_eq!(

@@ -328,14 +328,14 @@ fn the_last_record_stays() {
     let engine = open();
     for _ in 0..10 {
         commit(&engine, b"");
-        time.sleep(GRACE / 50);
+        time.advance(GRACE / 50);
     }
     engine.trim_log().expect("nothing to do");
     assert_eq!(first(), 1, "no checkpoint contains anything");
     engine.backend().checkpoint();
     engine.trim_log().expect("too early");
     assert_eq!(first(), 1, "it is younger than the grace period");
-    time.sleep(2 * GRACE);
+    time.advance(2 * GRACE);
     engine.trim_log().expect("trimmed");
     assert_eq!(
         first(),
@@ -352,10 +352,10 @@ fn the_last_record_stays() {
 
     for _ in 0..10 {
         commit(&other, b"entry");
-        time.sleep(GRACE / 50);
+        time.advance(GRACE / 50);
     }
     other.backend().checkpoint();
-    time.sleep(2 * GRACE);
+    time.advance(2 * GRACE);
     other.trim_log().expect("trimmed");
     let read = |after| {
         engine
@@ -370,7 +370,7 @@ fn the_last_record_stays() {
     engine.trim_stream(3).expect("it is trimmed already");
     assert_eq!(other.stream_trimmed().expect("a version"), 20);
     other.backend().checkpoint();
-    time.sleep(2 * GRACE);
+    time.advance(2 * GRACE);
     other.trim_log().expect("trimmed");
     let end = log.end().expect("a log in memory");
     assert_eq!(first(), end - 1);
@@ -383,6 +383,67 @@ fn the_last_record_stays() {
         bytes: b"entry".to_vec(),
     };
     assert_eq!(read(0), [next]);
+}
+
+/// Statistics have the number of entries that are left, in a process that has counted before and in one that has not.
+#[test]
+fn entries_are_counted_while_they_are_trimmed() {
+    let log = MemoryLog::new(LogId(1), GRACE);
+    let (checkpoints, time) = (Checkpoints::default(), SimTime::default());
+    let open = || open_map(&log, &checkpoints, &time, LogRetention::default()).expect("opened");
+    let engine = open();
+    let mut entries = Vec::new();
+    for round in 0..40_u64 {
+        for number in 0..7 {
+            let entry: &[u8] = if (round + number) % 3 == 0 {
+                b""
+            } else {
+                b"entry"
+            };
+            let version = commit(&engine, entry);
+            if !entry.is_empty() {
+                entries.push(version);
+            }
+        }
+        if round % 4 == 1 {
+            let upto = entries[(round as usize * 5) % entries.len()];
+            engine.trim_stream(upto).expect("trimmed");
+            entries.retain(|version| *version > upto);
+        }
+        if round % 9 == 8 {
+            // The records of the entries that were counted go, too.
+            engine.backend().checkpoint();
+            time.advance(2 * GRACE);
+            engine.trim_log().expect("trimmed");
+        }
+        for (name, engine) in [("before", &engine), ("now", &open())] {
+            let statistics = engine.statistics().expect("statistics");
+            let count = statistics.stream_entries;
+            assert_eq!(count, entries.len() as u64, "{name}, round {round}");
+        }
+    }
+}
+
+/// The first count of a long log does not read its older part, where each commit counts. Later ones are exact again.
+#[test]
+fn a_long_log_is_counted_from_its_end() {
+    const COMMITS: u64 = (1 << 16) + 1000;
+    let log = MemoryLog::new(LogId(1), GRACE);
+    let (checkpoints, time) = (Checkpoints::default(), SimTime::default());
+    let open = || open_map(&log, &checkpoints, &time, LogRetention::default()).expect("opened");
+    let engine = open();
+    for number in 0..COMMITS {
+        let entry: &[u8] = if number % 2 == 0 { b"" } else { b"entry" };
+        commit(&engine, entry);
+    }
+    let count = || engine.statistics().expect("statistics").stream_entries;
+    assert_eq!(count(), COMMITS / 2 + 500);
+    engine.trim_stream(400).expect("trimmed");
+    assert_eq!(count(), COMMITS / 2 + 100);
+    engine.trim_stream(1100).expect("trimmed");
+    assert_eq!(count(), (COMMITS - 1100) / 2);
+    commit(&engine, b"entry");
+    assert_eq!(count(), (COMMITS - 1100) / 2 + 1);
 }
 
 /// Entries that are too old, or take too much, are dropped; versions are found by their time for as long as asked for.
@@ -400,7 +461,7 @@ fn retention_limits_the_log() {
         // A commit every 100 s, the first one at 1,000 s.
         for _ in 0..10 {
             commit(&engine, &[7; 300]);
-            time.sleep(Duration::from_secs(100));
+            time.advance(Duration::from_secs(100));
         }
         engine.backend().checkpoint();
         engine.trim_log().expect("trimmed");
@@ -438,7 +499,7 @@ fn a_process_that_is_too_far_behind_is_fenced() {
         commit(&engine, b"");
     }
     engine.backend().checkpoint();
-    time.sleep(2 * GRACE);
+    time.advance(2 * GRACE);
     engine.trim_log().expect("trimmed");
     let unavailable = |outcome: Result<(), StorageError>| {
         let error = outcome.expect_err("it is behind");

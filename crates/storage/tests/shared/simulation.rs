@@ -499,7 +499,7 @@ impl Rival {
                 common.ledger().crashes += 1;
                 return Fate::Crash;
             }
-            1 => common.time.sleep(GRACE / 3),
+            1 => common.time.advance(GRACE / 3),
             2..8 => self.work(|process| {
                 let begun = common.begin(process)?;
                 common.commit(process, begun)
@@ -507,7 +507,7 @@ impl Rival {
             8 => self.work(|process| common.load(process)),
             9 => {
                 // The other process is stopped for long, and all that it has not applied is trimmed.
-                common.time.sleep(GRACE * 2);
+                common.time.advance(GRACE * 2);
                 self.work(|process| {
                     process.engine.backend().checkpoint();
                     common.trim_stream(process)?;
@@ -601,7 +601,7 @@ impl World {
                 Ok(())
             }
             90..94 => {
-                common.time.sleep(GRACE / 2);
+                common.time.advance(GRACE / 2);
                 Ok(())
             }
             94..96 => Err(Ended),

@@ -652,3 +652,33 @@ fn versions_are_kept_for_their_time() {
     assert!(first.oldest_version() > 50, "{}", first.oldest_version());
     assert!(second.oldest_version() > 50, "{}", second.oldest_version());
 }
+
+/// A check reads the records of the shared log, also those whose commits are in tables.
+#[test]
+fn a_check_reads_the_shared_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = open(folder.path(), &small(false));
+    for number in 0..50_u8 {
+        commit(&engine, &[(&[number], &[number; 99])]);
+    }
+    engine.flush().expect("flushed");
+    commit(&engine, &[(b"later", b"value")]);
+    let mut last = (0, 0);
+    let mut progress = |done: u64, total: u64| {
+        assert!(done <= total && done >= last.0);
+        last = (done, total);
+    };
+    let found = engine.verify(&mut progress).expect("readable");
+    assert_eq!(found, Vec::<String>::new());
+    assert_eq!(last.0, last.1);
+    let logs = fs::read_dir(folder.path().join("shared")).expect("names");
+    let logs = logs.map(|entry| entry.expect("a name").path());
+    let is_log = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "log");
+    let path = logs.filter(is_log).min().expect("a segment");
+    let mut bytes = fs::read(&path).expect("a file");
+    let at = bytes.windows(99).position(|part| part == [20; 99]);
+    bytes[at.expect("the record of the key 20") + 50] ^= 1;
+    fs::write(&path, bytes).expect("written");
+    let found = engine.verify(&mut |_, _| {}).expect("readable");
+    assert_eq!(found.len(), 1, "{found:?}");
+}

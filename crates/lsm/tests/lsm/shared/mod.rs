@@ -5,6 +5,7 @@ mod conversion;
 mod maintenance;
 mod power;
 mod processes;
+mod stalled;
 mod turns;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 
 use std::{
     env, fs,
-    io::Write as _,
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -74,6 +74,7 @@ fn commit(engine: &LsmEngine, writer: u64, count: u64) -> Result<u64, StorageErr
 fn kill_self() {
     let pid = std::process::id().to_string();
     let _ = Command::new("kill").args(["-9", &pid]).status();
+    // The signal ends the process here: the call must not return.
     thread::sleep(Duration::from_secs(60));
 }
 
@@ -115,16 +116,21 @@ fn write_until_killed() {
     }
 }
 
-fn start(folder: &Path, writer: u64) -> Child {
-    let program = env::current_exe().expect("this program");
-    let test = concat!(module_path!(), "::write_until_killed");
-    let test = test.split_once("::").expect("a module").1;
-    let mut command = Command::new(program);
+/// A process that runs a test of this file in `folder`.
+fn test_process(test: &str, folder: &Path) -> Command {
+    let (_, module) = module_path!().split_once("::").expect("a module");
+    let mut command = Command::new(env::current_exe().expect("this program"));
     command
-        .args([test, "--exact", "--ignored", "--nocapture"])
+        .arg(format!("{module}::{test}"))
+        .args(["--exact", "--ignored", "--nocapture"])
         .env(FOLDER, folder)
-        .env(WRITER, writer.to_string())
         .stdout(Stdio::null());
+    command
+}
+
+fn start(folder: &Path, writer: u64) -> Child {
+    let mut command = test_process("write_until_killed", folder);
+    command.env(WRITER, writer.to_string());
     command.spawn().expect("a process")
 }
 
@@ -145,6 +151,7 @@ fn run(folder: &Path, count: usize, kills: u64, random: &mut Random) -> (Duratio
                 let counter = commit(&engine, 0, count).expect("a survivor commits");
                 longest = longest.max(began.elapsed());
                 writeln!(acknowledged, "{counter} {count}").expect("written");
+                // It leaves the log to the others most of the time.
                 thread::sleep(Duration::from_millis(2));
             }
             longest
@@ -156,6 +163,7 @@ fn run(folder: &Path, count: usize, kills: u64, random: &mut Random) -> (Duratio
         };
         let mut children: Vec<Child> = (0..count).map(|_| next()).collect();
         while ended < kills {
+            // The kill comes at a random moment.
             thread::sleep(Duration::from_millis(20 + random.below(150)));
             let at = random.below(count as u64) as usize;
             let _ = children[at].kill();
@@ -242,4 +250,86 @@ fn two_processes_are_killed_and_lose_nothing() {
 #[test]
 fn five_processes_are_killed_and_lose_nothing() {
     kill(5, 25);
+}
+
+/// Maintains the tables of a database until its input ends.
+#[test]
+#[ignore = "started by another test"]
+fn maintain_until_input_ends() {
+    let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
+        return;
+    };
+    let engine = open(&folder.join("db"), &small(true));
+    assert!(engine.maintains());
+    for count in 0..50 {
+        commit(&engine, 1, count).expect("committed");
+    }
+    fs::write(folder.join("ready"), []).expect("written");
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+}
+
+fn signal(child: &Child, signal: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args([signal, &pid]).status();
+    assert!(sent.expect("the program `kill`").success(), "{signal}");
+}
+
+/// Waits for what another process does.
+fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_done() {
+        assert!(Instant::now() < until, "{what}");
+        // Nothing tells this process.
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// While the maintainer is stopped, the others commit and read, and do not take over: it would continue with what it
+/// knows. When it goes on it flushes for them; when it is killed another process takes over.
+#[test]
+fn a_stopped_maintainer_keeps_the_tables() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let mut command = test_process("maintain_until_input_ends", folder);
+    let mut maintainer = command.stdin(Stdio::piped()).spawn().expect("a process");
+    wait_for("the maintainer begins", || folder.join("ready").exists());
+    let engine = open(&folder.join("db"), &small(true));
+    assert!(!engine.maintains());
+    let pid = format!("process {} maintains", maintainer.id());
+    let mut count = 0;
+    let mut commit_some = |commits| {
+        for _ in 0..commits {
+            commit(&engine, 2, count).expect("committed");
+            count += 1;
+        }
+        count
+    };
+    for _ in 0..3 {
+        signal(&maintainer, "-STOP");
+        commit_some(40);
+        let refused = engine.compact().expect_err("it is done elsewhere");
+        assert!(refused.to_string().contains(&pid), "{refused}");
+        signal(&maintainer, "-CONT");
+        engine.flush().expect("the maintainer flushes");
+        assert!(!engine.maintains());
+    }
+    signal(&maintainer, "-STOP");
+    let total = commit_some(40);
+    maintainer.kill().expect("killed");
+    maintainer.wait().expect("it ends");
+    wait_for("it takes over", || {
+        engine.follow().expect("follows");
+        engine.maintains()
+    });
+    engine.flush().expect("flushed");
+    engine.compact_all().expect("merged");
+    assert_sound(&engine);
+    drop(engine);
+    let engine = open(&folder.join("db"), &small(true));
+    assert_eq!(engine.version(), 50 + total);
+    let snapshot = engine.snapshot().expect("a snapshot");
+    for count in total - 39..total {
+        let found = snapshot.get(&key(2, count)).expect("readable");
+        assert_eq!(found, Some(value(2, count)), "pair {count} of {total}");
+    }
 }
