@@ -92,7 +92,9 @@ impl Core {
         // Without commits in progress it is known whether the tables hold everything. The committing thread itself,
         // which waits for memory, has sealed its memtable.
         let writer = self.writer.try_lock();
-        let holds_all = writer.is_some() && wal.applied().next <= upto.next;
+        // The log may have notes behind the last commit, which no flush is for.
+        let holds_all = writer.is_some()
+            && (wal.applied().next <= upto.next || self.shared.published() <= levels.flushed());
         self.shared
             .change_collected(collected_below, |state| State {
                 active: match holds_all {
@@ -130,6 +132,12 @@ impl Core {
             return Ok(());
         };
         let limit = self.options.memtable_bytes;
+        let read_only = self.options.read_only;
+        // A process that only reads writes no file, and waits for no flush while it has memory.
+        let ask = || match read_only {
+            true => Ok(()),
+            false => wal.lease.request_flush(),
+        };
         let began = Instant::now();
         loop {
             let state = self.shared.state();
@@ -141,16 +149,16 @@ impl Core {
             drop(state);
             match reserved {
                 // Without threads nothing here follows while it waits.
-                Ok(()) if sealed < MAX_SEALED || !self.options.background => {
+                Ok(()) if sealed < MAX_SEALED || !self.options.background || read_only => {
                     self.seal(last);
                     if sealed + 1 >= MIN_ASKING {
-                        wal.lease.request_flush()?;
+                        ask()?;
                     }
                     return Ok(());
                 }
                 Err(_) if active && sealed == 0 => {
                     self.seal(last);
-                    wal.lease.request_flush()?;
+                    ask()?;
                 }
                 Err(over) if sealed == 0 => {
                     // A small commit fits into the memory that is always reserved.
@@ -158,6 +166,9 @@ impl Core {
                         true => Ok(()),
                         false => Err(no_memory(over)),
                     };
+                }
+                Err(over) if read_only && wal.lease.holder().is_none() => {
+                    return Err(no_memory(over));
                 }
                 _ => {}
             }
@@ -181,6 +192,7 @@ impl Core {
             return Ok(true);
         };
         let (goal, began) = (wal.applied().next, Instant::now());
+        let version = self.shared.published();
         let mut asked = false;
         loop {
             self.check_poison()?;
@@ -188,7 +200,8 @@ impl Core {
             if self.tree.maintains() {
                 return Ok(true);
             }
-            let is_flushed = self.tree.current().log_point.next >= goal;
+            let levels = self.tree.current();
+            let is_flushed = levels.log_point.next >= goal || levels.flushed() >= version;
             if is_flushed || self.has_nothing() {
                 return Ok(false);
             }
