@@ -152,13 +152,14 @@ impl DataStore {
     /// [`DataError::Storage`] while a snapshot of another replica is being joined.
     pub fn begin(&self, access: Access) -> Result<Transaction, DataError> {
         let replication = &self.shared().replica_state;
-        self.shared().observers.remote.check()?;
         loop {
             let joins = replication.joins_begun();
             if replication.is_joining() {
                 return Err(joining_error());
             }
             let tx = Transaction::begin(self.clone(), access)?;
+            // The commits that it sees have been followed by now.
+            self.shared().observers.remote.check()?;
             // A join that began in between may have left a part of a state in the snapshot.
             if replication.joins_begun() == joins {
                 return Ok(tx);

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use isomer_shared_log::LogProcess;
+use isomer_shared_log::{DirectoryOptions, LogProcess, Retry};
 
 use isomer_storage::{LogRetention, Optimistic, SharedOptions, StorageError, delegate_engine};
 
 use isomer_vfs::Seal;
 
 use crate::{
-    LsmOptions,
+    LogSharing, LsmOptions,
     backend::{BackupLock, Copied, LsmBackend},
     open,
 };
@@ -38,6 +38,14 @@ impl LsmEngine {
         };
         let options = backend.options();
         let retention = options.retention;
+        let retry = match options.sharing {
+            LogSharing::Over(_) => Retry::default(),
+            // A log in a directory waits by itself for a process that is stopped: no call waits for it twice.
+            _ => Retry {
+                deadline: DirectoryOptions::default().patience,
+                ..Retry::default()
+            },
+        };
         let shared = SharedOptions {
             clock: options.clock.clone(),
             random: options.random.clone(),
@@ -47,6 +55,7 @@ impl LsmEngine {
                 stream_bytes: retention.stream_bytes,
             },
             follow: options.background,
+            retry,
             ..SharedOptions::default()
         };
         let engine = Optimistic::shared(backend, log, shared)?;

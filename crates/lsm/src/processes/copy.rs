@@ -116,7 +116,9 @@ pub fn copy_log(
                 export.commit(copied, time_ms)?;
                 last = (commit.version, time_ms);
             }
-            let known = group.head.stream.trimmed.min(group.next_version() - 1);
+            // Later commits, and trims of theirs, are no part of the copy: it gives their versions to its own commits.
+            let known = group.head.stream.trimmed;
+            let known = known.min(group.next_version() - 1).min(upto);
             if known > trimmed {
                 trimmed = known;
                 if last.0 >= trimmed {

@@ -95,7 +95,9 @@ impl Core {
         // Without commits in progress it is known whether the tables hold everything. The committing thread itself,
         // which waits for memory, has sealed its memtable.
         let writer = self.writer.try_lock();
-        let holds_all = writer.is_some() && wal.applied().next <= upto.next;
+        // The log may have notes behind the last commit, which no flush is for.
+        let holds_all = writer.is_some()
+            && (wal.applied().next <= upto.next || self.shared.published() <= levels.flushed());
         self.shared
             .change_collected(collected_below, |state| State {
                 active: match holds_all {
@@ -133,6 +135,12 @@ impl Core {
             return Ok(());
         };
         let limit = self.options.memtable_bytes;
+        let read_only = self.options.read_only;
+        // A process that only reads writes no file, and waits for no flush while it has memory.
+        let ask = || match read_only {
+            true => Ok(()),
+            false => wal.lease.request_flush(),
+        };
         let began = Instant::now();
         loop {
             let state = self.shared.state();
@@ -146,16 +154,21 @@ impl Core {
             let is_behind = wal.tables_are_ahead.load(Ordering::Relaxed);
             match reserved {
                 // Without threads nothing here follows while it waits.
-                Ok(()) if sealed < MAX_SEALED || is_behind || !self.options.background => {
+                Ok(())
+                    if sealed < MAX_SEALED
+                        || is_behind
+                        || read_only
+                        || !self.options.background =>
+                {
                     self.seal(last);
                     if sealed + 1 >= MIN_ASKING {
-                        wal.lease.request_flush()?;
+                        ask()?;
                     }
                     return Ok(());
                 }
                 Err(_) if active && sealed == 0 => {
                     self.seal(last);
-                    wal.lease.request_flush()?;
+                    ask()?;
                 }
                 Err(over) if sealed == 0 => {
                     // A small commit fits into the memory that is always reserved.
@@ -165,6 +178,9 @@ impl Core {
                     };
                 }
                 Err(_) if is_behind => return Err(self.too_far_behind()),
+                Err(over) if read_only && wal.lease.holder().is_none() => {
+                    return Err(no_memory(over));
+                }
                 _ => {}
             }
             self.check_poison()?;
@@ -187,6 +203,7 @@ impl Core {
             return Ok(true);
         };
         let (goal, began) = (wal.applied().next, Instant::now());
+        let version = self.shared.published();
         let mut asked = false;
         loop {
             self.check_poison()?;
@@ -194,7 +211,8 @@ impl Core {
             if self.tree.maintains() {
                 return Ok(true);
             }
-            let is_flushed = self.tree.current().log_point.next >= goal;
+            let levels = self.tree.current();
+            let is_flushed = levels.log_point.next >= goal || levels.flushed() >= version;
             if is_flushed || self.has_nothing() {
                 return Ok(false);
             }

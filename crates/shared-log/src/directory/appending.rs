@@ -329,7 +329,13 @@ impl Appending {
     fn lead(&self, upto: Position) -> Result<(), LogError> {
         let last = self.page.last_sync();
         let asked = self.page.asked();
-        let tail = self.glance()?.tail;
+        // While another process appends, the position may be from before and the rest from after that: enough to sync,
+        // but no place in the log.
+        let whole = self.page.state();
+        let tail = match whole {
+            Some(state) => state.tail,
+            None => self.glance()?.tail,
+        };
         if tail.position < upto {
             let (at, end) = (upto, tail.position);
             return Err(LogError::Gap { at, end });
@@ -338,7 +344,9 @@ impl Appending {
         // The segments before this one are durable.
         self.sync_segment(&*self.segments.existing(tail.segment)?)?;
         self.page.set_synced(tail.position);
-        self.raise_scan_start(&tail);
+        if whole.is_some() {
+            self.raise_scan_start(&tail);
+        }
         self.page.set_last_sync(&LastSync {
             began: asked,
             askers: self.page.asked().wrapping_sub(last.began),

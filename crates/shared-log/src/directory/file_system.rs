@@ -27,6 +27,27 @@ pub(super) fn io_error(path: &Path, error: &io::Error) -> LogError {
             LogError::Unavailable(what)
         }
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => LogError::Damaged(what),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => LogError::Refused(
+            format!("{what}: open the database for reading only, or as a user who may write to it"),
+        ),
+        io::ErrorKind::StorageFull => LogError::Refused(format!("{what}: free some space")),
         _ => LogError::Refused(what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let said = |kind: io::ErrorKind| {
+            let error = io_error(Path::new("db/page"), &io::Error::from(kind));
+            assert!(matches!(error, LogError::Refused(_)), "{error}");
+            error.to_string()
+        };
+        assert!(said(io::ErrorKind::PermissionDenied).contains("reading only"));
+        assert!(said(io::ErrorKind::ReadOnlyFilesystem).contains("reading only"));
+        assert!(said(io::ErrorKind::StorageFull).contains("free some space"));
     }
 }

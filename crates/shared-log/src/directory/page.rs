@@ -174,7 +174,8 @@ impl Page {
         }
     }
 
-    /// The state while no process changes it, which the append lock ensures; `None` if it must be made again.
+    /// The state while no process changes it, which the append lock ensures; `None` if it must be made again. Without
+    /// the lock, it is one that was current during the call; `None` if another process was changing it.
     pub(super) fn state(&self) -> Option<State> {
         let state = self.loaded();
         let is_valid = self.owner() == Owner::Own && self.load(Word::Check) == self.check(&state);

@@ -24,6 +24,7 @@ use super::{
 use crate::{Append, LogError, Position, SharedLog as _};
 
 const CHECK_WORD: usize = 9;
+const END_WORD: usize = 8;
 const SYNCED_WORD: usize = 11;
 
 fn folder() -> TempDir {
@@ -837,6 +838,34 @@ fn a_loss_of_power_loses_no_synced_record_and_keeps_no_half_one() {
 }
 
 /// All waiting syncs of all handles share those of the disk.
+/// A sync looks at the page without a lock, while another process stores the place behind its record.
+#[test]
+fn a_sync_beside_an_append_remembers_no_mixed_place() {
+    let folder = folder();
+    let (one, other) = (open(&folder), open(&folder));
+    append(&one, 3);
+    let page = shared_page(&folder);
+    let before = load(&page, END_WORD);
+    append(&other, 1);
+    let (check_word, end) = (load(&page, CHECK_WORD), load(&page, END_WORD));
+    // As in the middle of that: the end is stored last.
+    page.words()[CHECK_WORD].store(0, Ordering::SeqCst);
+    page.words()[END_WORD].store(before, Ordering::SeqCst);
+    assert_eq!(one.sync(4), Ok(()));
+    page.words()[END_WORD].store(end, Ordering::SeqCst);
+    page.words()[CHECK_WORD].store(check_word, Ordering::SeqCst);
+    check(&one, 1, 5);
+    assert_eq!(one.read(4, 1), Ok(vec![record(4)]));
+    append(&other, 1);
+    assert_eq!(one.sync(6), Ok(()));
+    drop((one, other));
+    check(&open(&folder), 1, 6);
+}
+
+fn load(page: &SharedPage, word: usize) -> u64 {
+    page.words()[word].load(Ordering::SeqCst)
+}
+
 #[test]
 fn waiting_syncs_are_shared() {
     let folder = folder();

@@ -318,6 +318,10 @@ impl<'a> LoggedCommit<'a> {
         }
         for _ in 0..take_number(rest)? {
             let key = take_bytes(rest)?;
+            // No engine takes it, and what follows commits looks at the first byte.
+            if key.is_empty() {
+                return Err(GroupError::Malformed);
+            }
             match take_optional(rest)? {
                 Some(value) => writes.put(key, value),
                 None => writes.delete(key),
@@ -536,6 +540,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What hears of commits looks at the first byte of a key.
+    #[test]
+    fn an_empty_key_is_refused() {
+        let mut writes = WriteSet::new();
+        writes.put(b"", b"value");
+        let mut encoder = GroupEncoder::new(1, 1, Watermarks::default());
+        let commit = Commit {
+            version: 1,
+            writes: &writes,
+            stream: b"",
+        };
+        encoder.push(&commit, Changed::Granules(&[]));
+        let (bytes, _) = encoder.finish();
+        let commits = GroupRecord::decode(&bytes).and_then(|group| group.commits());
+        let commits = commits.expect("one commit");
+        assert_eq!(commits[0].writes().map(drop), Err(GroupError::Malformed));
     }
 
     /// The format, byte by byte.

@@ -4,7 +4,7 @@ use std::{
     fs, io,
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -16,7 +16,7 @@ use isomer_storage::{
     Durability, Engine, KeyRange, Order, StorageError,
     conformance::{ALL, Random, scan},
 };
-use isomer_vfs::{Call, FaultyDisk, RealDisk, keys::MasterKey};
+use isomer_vfs::{Call, Disk, FaultyDisk, LockFile, LockMode, RealDisk, keys::MasterKey};
 
 use super::{Map, all, assert_sound, commit, contents, open, small};
 
@@ -71,6 +71,133 @@ fn a_follower_adopts_tables_and_takes_over() {
     assert!(third.maintains());
     assert_eq!(all(&third).len(), 4);
     assert_sound(&third);
+}
+
+/// What is committed, and trimmed, while a copy is made is no part of it.
+#[test]
+fn a_copy_knows_nothing_of_later_trims() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = Arc::new(OnceLock::<Weak<LsmEngine>>::new());
+    let (copied, is_later) = (engine.clone(), AtomicBool::new(false));
+    // The first call for the log of the copy is after the version of the copy is known.
+    let during = move |_: Call, path: &Path| {
+        if path.ends_with("copy/log")
+            && !is_later.swap(true, Ordering::SeqCst)
+            && let Some(engine) = copied.get().and_then(Weak::upgrade)
+        {
+            let version = commit(&engine, &[(b"c", b"3")]);
+            engine.trim_stream(version).expect("trimmed");
+        }
+        Ok(())
+    };
+    let disk = FaultyDisk::new(Arc::new(RealDisk), Arc::new(during));
+    let options = LsmOptions {
+        disk: Arc::new(disk),
+        ..small(false)
+    };
+    let first = Arc::new(open(&folder.path().join("db"), &options));
+    engine.set(Arc::downgrade(&first)).expect("set once");
+    commit(&first, &[(b"a", b"1")]);
+    commit(&first, &[(b"b", b"2")]);
+    let target = folder.path().join("copy");
+    first.checkpoint(&target).expect("copied");
+    assert_eq!((first.version(), all(&first).len()), (3, 3));
+    let alone = LsmOptions {
+        sharing: LogSharing::Exclusive,
+        ..small(false)
+    };
+    let copy = open(&target, &alone);
+    assert_eq!((copy.version(), all(&copy).len()), (2, 2));
+    // Its version is the one of the commit that the original has trimmed.
+    assert_eq!(commit(&copy, &[(b"d", b"4")]), 3);
+    drop(copy);
+    let copy = open(&target, &alone);
+    let entries = copy.stream(2, 10, 1 << 20, false).expect("readable");
+    assert_eq!(entries.len(), 1);
+    assert_sound(&copy);
+}
+
+/// A process that only reads asks nobody for a flush, also if the log has more than its memtables take.
+#[test]
+fn a_reader_writes_nothing_however_much_it_applies() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let large = LsmOptions {
+        memtable_bytes: 8 << 20,
+        ..small(false)
+    };
+    let first = open(folder.path(), &large);
+    for number in 0..1500_u16 {
+        commit(&first, &[(&number.to_be_bytes(), &[7; 400])]);
+    }
+    let expected = all(&first);
+    let refuse = |call: Call, path: &Path| match call {
+        Call::Open if !path.ends_with("FLUSH") => Ok(()),
+        Call::Read | Call::List | Call::Lock => Ok(()),
+        _ => Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem)),
+    };
+    let disk: Arc<dyn Disk> = Arc::new(FaultyDisk::new(Arc::new(RealDisk), Arc::new(refuse)));
+    for background in [false, true] {
+        let options = LsmOptions {
+            read_only: true,
+            create: false,
+            disk: disk.clone(),
+            ..small(background)
+        };
+        let began = Instant::now();
+        let reader = open(folder.path(), &options);
+        assert_eq!(all(&reader), expected);
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+    assert!(!folder.path().join("FLUSH").exists());
+}
+
+/// A process that is stopped within an append delays the commits of others for a limited time, and no reads.
+#[test]
+fn a_stopped_appender_is_waited_for_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = open(folder.path(), &small(false));
+    commit(&engine, &[(b"a", b"1")]);
+    let stopped = LockFile::open(&folder.path().join("shared/page")).expect("a file");
+    stopped.lock(LockMode::Exclusive).expect("free");
+    let began = Instant::now();
+    let mut transaction = engine.begin().expect("begins");
+    transaction.put(b"b", b"2").expect("fits");
+    let refused = transaction.commit(Durability::Buffered);
+    assert!(
+        matches!(&refused, Err(StorageError::Unavailable(what)) if what.contains("stopped")),
+        "{refused:?}"
+    );
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_secs(9), "{waited:?}");
+    assert_eq!(all(&engine).len(), 1);
+    stopped.unlock().expect("unlocked");
+    commit(&engine, &[(b"b", b"2")]);
+    assert_eq!(all(&engine).len(), 2);
+}
+
+/// The log may go on, behind the last commit in tables, with records for which nothing is flushed.
+#[test]
+fn a_follower_does_not_wait_for_a_flush_of_notes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = small(false);
+    let first = open(folder.path(), &options);
+    let second = open(folder.path(), &options);
+    commit(&first, &[(b"a", b"1")]);
+    assert!(second.get_last(b"a").is_some());
+    first.flush().expect("flushed");
+    first.trim_stream(1).expect("trimmed");
+    assert_eq!(second.stream_trimmed().expect("known"), 1);
+    let began = Instant::now();
+    second.flush().expect("its commits are in tables");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert_eq!(
+        detail(&second, "memtable_bytes"),
+        detail(&first, "memtable_bytes")
+    );
+    assert!(second.get_last(b"a").is_some());
+    commit(&second, &[(b"b", b"2")]);
+    assert_eq!(all(&first).len(), 2);
+    assert_eq!(all(&second), all(&first));
 }
 
 trait Last {
