@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use isomer_db::{Database, EngineKind, Sharing};
+use isomer_db::{Database, Durability, EngineKind, Sharing};
 
 use crate::{
     measure::{Timed, micros, time_each},
@@ -29,6 +29,7 @@ const MEMORY_BYTES: usize = 256 << 20;
 const ROUNDS: usize = 5;
 const READS: usize = 10_000;
 const WRITES: usize = 200;
+const BUFFERED_WRITES: usize = 2_000;
 /// How long writers write together; shorter at the scale of a test.
 const WRITING_TIME: Duration = Duration::from_secs(3);
 const SHORT_WRITING_TIME: Duration = Duration::from_millis(300);
@@ -87,14 +88,12 @@ fn load(path: &Path, sharing: Sharing, pairs: u64, report: &mut dyn Report) -> R
     Ok(db.close()?)
 }
 
-/// One process, in both modes by turns: point reads and synced writes.
+/// One process, in both modes by turns: point reads, buffered and synced writes. The largest of the overheads is that
+/// of the benchmark.
 fn alone(own: &Path, shared: &Path, pairs: u64, report: &mut dyn Report) -> Result<()> {
     report.stage("one process, exclusive and shared");
     let modes = [(own, Sharing::Exclusive), (shared, Sharing::Shared)];
-    let (mut reads, mut writes) = (
-        [Timed::default(), Timed::default()],
-        [Timed::default(), Timed::default()],
-    );
+    let mut timed: [[Timed; 2]; 3] = Default::default();
     let mut random = Random::new(1);
     for _ in 0..ROUNDS {
         for (mode, (path, sharing)) in modes.iter().enumerate() {
@@ -108,23 +107,40 @@ fn alone(own: &Path, shared: &Path, pairs: u64, report: &mut dyn Report) -> Resu
                     .context("every pair that is read was loaded")
                     .map(drop)
             })?;
+            let buffered = time_each(0..BUFFERED_WRITES, |number| {
+                let tx = db.begin()?;
+                tx.bucket("written")
+                    .put(format!("buffered-{number}"), number as i64)?;
+                Ok(tx.commit_with(Durability::Buffered).map(drop)?)
+            })?;
+            db.sync()?;
             let written = time_each(0..WRITES, |number| Ok(write(&db, "alone", number as u64)?))?;
-            reads[mode].times.extend(read.times);
-            writes[mode].times.extend(written.times);
+            for (timed, new) in timed.iter_mut().zip([read, buffered, written]) {
+                timed[mode].times.extend(new.times);
+            }
             db.close()?;
         }
     }
-    for (case, timed) in [
-        ("alone_overhead_percent", &writes),
-        ("alone_reads_overhead_percent", &reads),
-    ] {
+    let mut largest = f64::NEG_INFINITY;
+    let mut count = 0;
+    for (what, timed) in ["reads", "buffered", "synced"].into_iter().zip(&timed) {
         let [exclusive, shared] = timed.each_ref().map(|timed| micros(timed.percentile(0.5)));
         report.note(&format!(
             "median {exclusive:.1} us exclusively, {shared:.1} us shared"
         ));
         let percent = (shared / exclusive - 1.0) * 100.0;
+        let case = format!("alone_{what}_overhead_percent");
         report.case(Case::new(NAME, case, percent, "%", timed[1].count()));
+        largest = largest.max(percent);
+        count += timed[1].count();
     }
+    report.case(Case::new(
+        NAME,
+        "alone_overhead_percent",
+        largest,
+        "%",
+        count,
+    ));
     Ok(())
 }
 
@@ -146,7 +162,21 @@ fn write_for(db: &Database, who: &str, time: Duration) -> Result<u64> {
     Ok(count)
 }
 
-/// Writers of one process with the database for itself, and as many processes with one each.
+/// What writers reached together.
+#[derive(Clone, Copy, Default)]
+struct Written {
+    commits: u64,
+    syncs: u64,
+}
+
+impl Written {
+    fn commits_per_sync(self) -> f64 {
+        self.commits as f64 / self.syncs.max(1) as f64
+    }
+}
+
+/// Writers of one process with the database for itself, and as many processes with one each: their rates, and as a
+/// share of what threads reach, the rate and the commits that share a sync.
 fn together(
     own: &Path,
     shared: &Path,
@@ -157,7 +187,8 @@ fn together(
 ) -> Result<()> {
     report.stage(&format!("{count} writers"));
     let db = open(own, Sharing::Exclusive)?;
-    let written: u64 = std::thread::scope(|scope| {
+    let syncs = db.statistics()?.syncs;
+    let commits: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
             .map(|at| {
                 scope.spawn({
@@ -172,8 +203,11 @@ fn together(
         });
         counts.sum::<Result<u64>>()
     })?;
+    let threads = Written {
+        commits,
+        syncs: db.statistics()?.syncs - syncs,
+    };
     db.close()?;
-    let by_threads = written as f64 / time.as_secs_f64();
     let mut members = Vec::new();
     for at in 0..count {
         members.push(Member::start(command(), shared, &format!("process-{at}"))?);
@@ -181,26 +215,44 @@ fn together(
     for member in &mut members {
         member.say(&format!("write {}", time.as_millis()))?;
     }
-    let mut written = 0_u64;
+    let mut processes = Written::default();
     for member in &mut members {
-        written += member.heard()?.parse::<u64>()?;
+        let heard = member.heard()?;
+        let (commits, syncs) = heard.split_once(' ').context("two numbers")?;
+        processes.commits += commits.parse::<u64>()?;
+        processes.syncs += syncs.parse::<u64>()?;
     }
     for member in members {
         member.end()?;
     }
-    let by_processes = written as f64 / time.as_secs_f64();
-    let rate = |case: String, value| Case::new(NAME, case, value, "writes/s", written);
-    report.case(rate(
-        format!("threads_{count}_synced_writes_per_s"),
-        by_threads,
-    ));
-    report.case(rate(
-        format!("processes_{count}_synced_writes_per_s"),
-        by_processes,
-    ));
-    let share = by_processes / by_threads;
-    let case = format!("processes_{count}_rate_share");
-    report.case(Case::new(NAME, case, share, "of threads", written));
+    let seconds = time.as_secs_f64();
+    for (who, written) in [("threads", threads), ("processes", processes)] {
+        report.note(&format!(
+            "{} commits, {} syncs: {:.2} commits a sync",
+            written.commits,
+            written.syncs,
+            written.commits_per_sync()
+        ));
+        let case = format!("{who}_{count}_synced_writes_per_s");
+        let rate = written.commits as f64 / seconds;
+        report.case(Case::new(NAME, case, rate, "writes/s", written.commits));
+    }
+    for (case, share) in [
+        ("rate", processes.commits as f64 / threads.commits as f64),
+        (
+            "syncs",
+            processes.commits_per_sync() / threads.commits_per_sync(),
+        ),
+    ] {
+        let case = format!("processes_{count}_{case}_share");
+        report.case(Case::new(
+            NAME,
+            case,
+            share,
+            "of threads",
+            processes.commits,
+        ));
+    }
     Ok(())
 }
 
@@ -233,7 +285,7 @@ fn visible(shared: &Path, command: &dyn Fn() -> Command, report: &mut dyn Report
     Ok(())
 }
 
-/// How long a new process takes until it has read a pair, beside one that has the database open.
+/// How long a new process takes until it has read a pair, while this one has the database open.
 fn first_read(
     shared: &Path,
     pairs: u64,
@@ -322,6 +374,7 @@ pub fn member(orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
     let path = std::env::var_os(PATH).with_context(|| format!("{PATH} is not set"))?;
     let who = std::env::var(WHO).with_context(|| format!("{WHO} is not set"))?;
     let db = open(Path::new(&path), Sharing::Shared)?;
+    let syncs = db.statistics()?.syncs;
     writeln!(answers, "open")?;
     answers.flush()?;
     for order in orders.lines() {
@@ -329,15 +382,18 @@ pub fn member(orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
         let (what, number) = order.split_once(' ').context("an order has a number")?;
         let number: u64 = number.parse()?;
         let answer = match what {
-            "write" => write_for(&db, &who, Duration::from_millis(number))?,
+            "write" => {
+                let commits = write_for(&db, &who, Duration::from_millis(number))?;
+                format!("{commits} {}", db.statistics()?.syncs - syncs)
+            }
             "once" => {
                 write(&db, &who, number)?;
-                number
+                number.to_string()
             }
             "read" => {
                 let found = db.begin_read()?.bucket(BUCKET).get(key(number))?;
                 found.context("every pair that is read was loaded")?;
-                number
+                number.to_string()
             }
             _ => bail!("unknown order `{order}`"),
         };

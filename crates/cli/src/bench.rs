@@ -106,7 +106,7 @@ pub enum BenchName {
     Uuid,
     /// Elements added one by one to a set in a map, a million at scale 1; counters
     Convergent,
-    /// One database in several processes: writes together, the cost for one that is alone, with 10 million pairs at scale 1
+    /// One database in several processes: writes of all, the cost for one that is alone; 10 million pairs at scale 1
     Processes,
     /// Single documents read and written over HTTP and Bolt, of a million at scale 1; 10,000 idle connections
     Server,

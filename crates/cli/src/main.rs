@@ -92,7 +92,7 @@ struct Cli {
     /// File with the key of an encrypted database: 32 bytes or 64 hexadecimal digits; default: the digits in ISOMER_KEY
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_name = "FILE")]
     key_file: Option<std::path::PathBuf>,
-    /// Whether other processes may have the database open meanwhile; default: shared if `isomer share` or a
+    /// Whether other processes may have the database open at the same time; default: shared if `isomer share` or a
     /// program has made it a shared one, otherwise exclusive
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, value_name = "MODE")]
     sharing: Option<open::SharingOption>,

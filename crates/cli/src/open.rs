@@ -101,7 +101,7 @@ pub enum SharingOption {
     Exclusive,
 }
 
-/// Whether other processes may have the databases open meanwhile, if the command line says so.
+/// Whether other processes may have the databases open at the same time, if the command line says so.
 static SHARING: OnceLock<Sharing> = OnceLock::new();
 
 /// Sets how all databases are opened from here on.

@@ -15,7 +15,7 @@ use crate::{open, style::line};
   isomer serve people.db &
   isomer query people.db 'MATCH (p:Person) RETURN count(p)'
 
-Afterwards every command, server and program that opens the database as a shared one works beside the others. Version
+Afterwards every command, server and program that opens the database as a shared one works while the others do. Version
 0.1.0 cannot open it any more. A copy made by `isomer checkpoint` or restored from a backup is not shared.")]
 pub struct ShareOptions {
     /// The database; created if there is none

@@ -28,7 +28,11 @@ impl DataStore {
     /// processes would not hear of it.
     pub fn begin_ingest(&self) -> Result<Ingest, DataError> {
         self.refuse_in_replica()?;
-        self.refuse_shared("a bulk load")?;
+        if self.is_shared() {
+            return Err(DataError::Unsupported(
+                "a bulk load bypasses the log, from which the other processes of this shared database hear of changes: write in transactions (UNWIND $rows CREATE …), or load into the copy that `isomer checkpoint` makes, which is not shared".into(),
+            ));
+        }
         Ok(Ingest {
             store: self.clone(),
             _hold: self.change_stream().hold_firmly(self.engine().version()),

@@ -149,6 +149,12 @@ pub trait SharedLog: Send + Sync + fmt::Debug {
     /// The *grace period*: how long a record stays in the log at least after nodes could read it. It is a property of
     /// the log, because nodes that disagreed about it would lose records.
     fn grace(&self) -> Duration;
+
+    /// How often this handle has synced since it was opened, for statistics: waiting syncs share one, also with those
+    /// of other processes. 0 if the log does not count them.
+    fn syncs(&self) -> u64 {
+        0
+    }
 }
 
 /// Whether a wait is to end, as [`SharedLog::wait_unless`] looks at it.
@@ -212,5 +218,9 @@ impl<L: SharedLog + ?Sized> SharedLog for Arc<L> {
 
     fn grace(&self) -> Duration {
         (**self).grace()
+    }
+
+    fn syncs(&self) -> u64 {
+        (**self).syncs()
     }
 }

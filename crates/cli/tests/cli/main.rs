@@ -1,6 +1,6 @@
 //! The program from the user's point of view: commands, scripts, servers and replicas as processes.
 //!
-//! The tests of the memory budget are a program of their own, see `Cargo.toml`.
+//! The tests of the memory budget are another program, see `Cargo.toml`.
 
 mod commands;
 mod deezer;

@@ -279,6 +279,7 @@ impl Round {
     /// Lets a process run for a while, stops it once for a moment in every third case, and kills it.
     fn end(&self, child: &mut Child, number: usize) {
         let moment = (self.seed + number).wrapping_mul(0x9E37_79B9) >> 7;
+        // The kill comes at a random moment: any instruction may be the last.
         thread::sleep(Duration::from_millis(20 + (moment % 280) as u64));
         if moment.is_multiple_of(3) {
             let signal = |name: &str| {
@@ -286,8 +287,10 @@ impl Round {
                 let _ = Command::new("kill").args([name, &pid]).status();
             };
             signal("-STOP");
+            // How long a process is stopped: long enough that the others need what it holds.
             thread::sleep(Duration::from_millis(100));
             signal("-CONT");
+            // A random moment again, shortly after it goes on.
             thread::sleep(Duration::from_millis(10));
         }
         // A command may have ended already.
@@ -322,6 +325,7 @@ impl Round {
                         }
                     }
                 });
+                // A program needs about that long until it writes, and is killed at a random moment afterwards.
                 thread::sleep(Duration::from_millis(150));
                 self.end(&mut child, number);
             });
@@ -411,6 +415,7 @@ impl Round {
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Retry, "{error}"),
             }
             longest = longest.max(began.elapsed());
+            // Most commits are to come from processes that may be killed.
             thread::sleep(Duration::from_millis(2));
         }
         (longest, count)
@@ -421,6 +426,17 @@ fn is_there(db: &Database, key: &str) -> bool {
     let found = db
         .query(Query::new("MATCH (:Kind)-[:WROTE]->(w:W {_key: $key}) RETURN w").param("key", key));
     found.expect("read").len() == 1
+}
+
+/// Those of `keys` whose commit is not there.
+fn lost(db: &Database, keys: &[String]) -> Vec<String> {
+    let text = "UNWIND $keys AS key OPTIONAL MATCH (w:W {_key: key})<-[r:WROTE]-(:Kind) \
+                WITH key, count(r) AS found WHERE found <> 1 RETURN key";
+    let query = Query::new(text).param("keys", keys.to_vec());
+    let rows = db.query(query).expect("read");
+    rows.into_iter()
+        .map(|row| row.get("key").expect("a key"))
+        .collect()
 }
 
 #[test]
@@ -471,8 +487,11 @@ fn processes_of_three_kinds_are_killed_and_nothing_is_lost() {
     db.close().expect("closed");
     let db = open(&round.folder.path("db"));
     let tx = db.begin_read().expect("begun");
+    for keys in acknowledged.chunks(1000) {
+        let lost = lost(&db, keys);
+        assert!(lost.is_empty(), "acknowledged, and not there: {lost:?}");
+    }
     for key in acknowledged.iter() {
-        assert!(is_there(&db, key), "{key} was acknowledged");
         let in_bucket = tx.bucket("written").get(key).expect("read").is_some();
         assert_eq!(in_bucket, key.starts_with("library-"), "{key}");
     }

@@ -179,11 +179,11 @@ fn what_only_one_process_may_do_is_refused() {
     let database = SharedDatabase::new(false);
     let store = database.open();
     let refused = [
-        store.begin_ingest().map(drop),
-        store.numbering().begin_epoch(),
+        (store.begin_ingest().map(drop), "load into the copy"),
+        (store.numbering().begin_epoch(), "open it exclusively"),
     ];
-    for outcome in refused {
+    for (outcome, advice) in refused {
         let error = outcome.expect_err("it is refused");
-        assert!(error.to_string().contains("open it exclusively"), "{error}");
+        assert!(error.to_string().contains(advice), "{error}");
     }
 }

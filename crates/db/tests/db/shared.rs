@@ -182,7 +182,7 @@ fn what_needs_one_process_says_so() {
     let loading = db.store().unwrap().begin_ingest().map(drop).lift();
     let error = loading.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("open it exclusively"), "{error}");
+    assert!(error.to_string().contains("load into the copy"), "{error}");
     // An exclusive opening waits for all processes.
     let exclusive = || Database::builder().open(&path);
     assert_eq!(exclusive().unwrap_err().kind(), ErrorKind::Unavailable);

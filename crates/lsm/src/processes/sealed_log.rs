@@ -95,4 +95,8 @@ impl SharedLog for SealedLog {
     fn grace(&self) -> Duration {
         self.log.grace()
     }
+
+    fn syncs(&self) -> u64 {
+        self.log.syncs()
+    }
 }

@@ -59,7 +59,10 @@ pub fn verify(
 pub fn log_statistics(core: &Core) -> Result<LogStatistics, StorageError> {
     let folder = core.directory.join(open::SHARED);
     let disk = &core.options.disk;
-    let mut statistics = LogStatistics::default();
+    let mut statistics = LogStatistics {
+        syncs: core.wal.shared().map_or(0, |wal| wal.log().syncs()),
+        ..LogStatistics::default()
+    };
     let names = match disk.list(&folder) {
         Ok(names) => names,
         // It is elsewhere.

@@ -530,7 +530,7 @@ impl Databases {
             return Ok(());
         }
         let _changing = self.change()?;
-        // Another thread may have opened it meanwhile.
+        // Another thread may have opened it by now.
         if self.table.read().has(name) {
             return Ok(());
         }

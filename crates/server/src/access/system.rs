@@ -128,7 +128,7 @@ impl Cache {
     /// Reads all of them.
     fn read(db: &Database) -> Result<Self> {
         let mut known = Self {
-            // What is committed meanwhile is read again.
+            // What is committed from here on is read again.
             version: Some(db.version()?),
             ..Self::default()
         };
@@ -315,7 +315,7 @@ impl System {
         }
         drop(known);
         let mut known = self.cache.write();
-        // Another thread may have read them meanwhile.
+        // Another thread may have read them by now.
         if version.is_none() || known.version < version {
             // If they cannot be read, nobody is known, rather than a user or token that may have been removed.
             *known = Cache::read(&self.db).unwrap_or_else(|error| {

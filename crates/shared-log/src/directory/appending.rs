@@ -3,7 +3,10 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -52,6 +55,8 @@ pub(super) struct Appending {
     /// What a segment grows by.
     step_bytes: u64,
     patience: Duration,
+    /// Syncs of segments by this handle.
+    syncs: AtomicU64,
 }
 
 impl Appending {
@@ -88,6 +93,7 @@ impl Appending {
             segment_bytes: options.segment_bytes,
             step_bytes: step_bytes(options),
             patience,
+            syncs: AtomicU64::new(0),
             _presence: presence,
         };
         if is_alone {
@@ -280,7 +286,13 @@ impl Appending {
         recovery::manifest(&self.segments)
     }
 
+    /// See [`crate::SharedLog::syncs`].
+    pub(super) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
     fn sync_segment(&self, segment: &Segment) -> Result<(), LogError> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
         segment.file.sync().map_err(|error| {
             self.page.set_failed(true);
             self.page.sync_ended().ring();

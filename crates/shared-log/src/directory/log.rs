@@ -196,4 +196,11 @@ impl SharedLog for DirectoryLog {
     fn grace(&self) -> Duration {
         self.grace
     }
+
+    fn syncs(&self) -> u64 {
+        match &self.access {
+            Access::Shared(appending) => appending.syncs(),
+            Access::ReadOnly(_) => 0,
+        }
+    }
 }

@@ -887,6 +887,7 @@ fn waiting_syncs_are_shared() {
     };
     let logs = [(); 4].map(|()| opened(folder.path(), &options));
     let before = syncs.load(Ordering::Relaxed);
+    let own_before: u64 = logs.iter().map(|log| log.syncs()).sum();
     let done = Mutex::new(0);
     thread::scope(|scope| {
         for log in &logs {
@@ -907,6 +908,8 @@ fn waiting_syncs_are_shared() {
         }
     });
     let syncs = syncs.load(Ordering::Relaxed) - before;
+    let own: u64 = logs.iter().map(|log| log.syncs()).sum();
+    assert_eq!(own - own_before, syncs, "each handle counts its own");
     assert_eq!(*done.lock().expect("no panic"), 160);
     assert_eq!(logs[0].end(), Ok(161));
     assert!(syncs < 100, "{syncs} syncs for 160 records");

@@ -217,7 +217,7 @@ impl<B: Backend> Shared<B> {
                     what: "a bulk load into a shared database",
                     size,
                     max,
-                    advice: "load in smaller parts, or open the database exclusively for it",
+                    advice: "load in smaller parts, or into the copy that `isomer checkpoint` makes, which is not shared",
                 });
             }
         }

@@ -204,7 +204,7 @@ fn a_large_load_needs_the_database_alone() {
     assert!(
         refused
             .to_string()
-            .contains("open the database exclusively"),
+            .contains("into the copy that `isomer checkpoint` makes"),
         "{refused}"
     );
     let mut transaction = engine.begin().expect("a transaction");
