@@ -23,13 +23,7 @@ pub(super) struct Limit {
 const CIRCLES: Limit = Limit {
     unit: "files in a circle",
     most: 3,
-    exceptions: &[
-        (
-            "cli: crate run shell shell::commands shell::complete shell::script shell::session",
-            7,
-        ),
-        ("lsm: table table::ahead table::cursor table::index", 4),
-    ],
+    exceptions: &[("lsm: table table::ahead table::cursor table::index", 4)],
     file: file!(),
 };
 const METHODS: Limit = Limit {
