@@ -237,7 +237,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_broken_pipe(&error) => ExitCode::from(CLOSED_OUTPUT),
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::from(CLOSED_OUTPUT),
         Err(error) => {
             report!("error: {}", describe(&error));
             ExitCode::FAILURE
@@ -258,13 +258,4 @@ fn describe(error: &anyhow::Error) -> String {
         }
     }
     description
-}
-
-/// Whether the reader of the output has gone, as with `| head`.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-    })
 }

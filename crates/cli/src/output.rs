@@ -27,6 +27,15 @@ pub enum Mode {
     Csv,
 }
 
+/// Whether the reader of the output has gone, as with `| head`.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
 /// Maximum number of rows that a table shows.
 pub const TABLE_ROWS: usize = 1_000;
 /// Bytes of the texts in it: it is laid out in memory, several times as large.

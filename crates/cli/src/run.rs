@@ -6,8 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 
 use crate::{
-    is_broken_pipe,
-    output::{Mode, changes},
+    output::{Mode, changes, is_broken_pipe},
     query::parameters,
     shell::{Next, OnError, OutputClosed, Shell},
     style::{counted, duration},

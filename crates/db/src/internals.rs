@@ -18,7 +18,7 @@ pub use isomer_cypher::redact;
 pub use isomer_data as data;
 pub use isomer_data::count_allocations;
 pub use isomer_plan::PlanningOptions as Planning;
-pub use isomer_plan::schema::ShowKind;
+pub use isomer_plan::schema::Listing;
 pub use isomer_views as views;
 
 pub use crate::layers::{LayerError, LayerResult};

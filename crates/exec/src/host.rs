@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_plan::schema::ShowKind;
+use isomer_plan::schema::Listing;
 use isomer_value::{Map, Value};
 
 use crate::error::{ExecError, Result};
@@ -14,9 +14,9 @@ pub(crate) const TRANSACTION_PREFIX: &str = "db-transaction-";
 pub trait Host: Send + Sync + std::fmt::Debug {
     /// The name of the database among those of the program.
     fn database_name(&self) -> Arc<str>;
-    /// The rows of a listing that the client may see, one value per column of [`ShowKind::fields`]. It is one of
+    /// The rows of a listing that the client may see, one value per column of [`Listing::fields`]. It is one of
     /// databases, users or settings. Fails without the right to the listing.
-    fn listing(&self, listing: ShowKind) -> std::result::Result<Vec<Vec<Value>>, HostError>;
+    fn listing(&self, listing: Listing) -> std::result::Result<Vec<Vec<Value>>, HostError>;
     /// The addresses of the server for drivers.
     fn addresses(&self) -> Vec<String>;
     /// The metadata that the client has given to the transaction.
@@ -47,13 +47,13 @@ pub(crate) fn required<'h>(
 }
 
 /// The rows of a listing of the host.
-pub(crate) fn listing(host: &Option<Arc<dyn Host>>, kind: ShowKind) -> Result<Vec<Vec<Value>>> {
+pub(crate) fn listing(host: &Option<Arc<dyn Host>>, kind: Listing) -> Result<Vec<Vec<Value>>> {
     let statement = match kind {
-        ShowKind::DefaultDatabase => "SHOW DEFAULT DATABASE",
-        ShowKind::HomeDatabase => "SHOW HOME DATABASE",
-        ShowKind::Users => "SHOW USERS",
-        ShowKind::CurrentUser => "SHOW CURRENT USER",
-        ShowKind::Settings => "SHOW SETTINGS",
+        Listing::DefaultDatabase => "SHOW DEFAULT DATABASE",
+        Listing::HomeDatabase => "SHOW HOME DATABASE",
+        Listing::Users => "SHOW USERS",
+        Listing::CurrentUser => "SHOW CURRENT USER",
+        Listing::Settings => "SHOW SETTINGS",
         _ => "SHOW DATABASES",
     };
     required(host, statement)?

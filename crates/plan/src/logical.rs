@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::catalog::ProcedureSignature;
 use crate::expr::{AggregateCall, Expr, LabelRef, LocalId, SlotId, TypeRef};
 use crate::physical::{CreatePattern, Direction, EntityChange, SortKey};
-use crate::schema::ShowKind;
+use crate::schema::Listing;
 use crate::walk::{Selector, Walk};
 
 /// Branches of a union; one if there is no union.
@@ -72,7 +72,7 @@ pub(crate) enum LogicalStep {
         body: Vec<LogicalStep>,
     },
     Show {
-        show: ShowKind,
+        show: Listing,
         slots: Vec<SlotId>,
     },
 }

@@ -454,10 +454,10 @@ pub enum Op {
     /// The result: one slot per column. Entities in it are read with their contents.
     ProduceResult { input: OpId, columns: Vec<SlotId> },
     /// Rows about the catalog or the running queries. Fills `slots`, one per field of
-    /// [`ShowKind::fields`](crate::schema::ShowKind::fields).
+    /// [`Listing::fields`](crate::schema::Listing::fields).
     Show {
         input: OpId,
-        show: crate::schema::ShowKind,
+        show: crate::schema::Listing,
         slots: Vec<SlotId>,
     },
 }

@@ -13,7 +13,7 @@ use crate::error::{PlanError, PlanErrorKind};
 use crate::logical::LogicalQuery;
 use crate::physical::{Mode, Notice, Op, Operator, Plan, PlanBody, StatementClass};
 use crate::point;
-use crate::schema::ShowKind;
+use crate::schema::Listing;
 use crate::solve::{Planning, choose_operators, mark_live, plan_statement, search_distinct_ends};
 
 /// Options of the caller.
@@ -205,10 +205,7 @@ fn classify(body: &PlanBody, arena: &Arena) -> StatementClass {
             let class = |op: &Op| match op {
                 Op::Show {
                     show:
-                        ShowKind::Queries
-                        | ShowKind::Transactions
-                        | ShowKind::Users
-                        | ShowKind::Settings,
+                        Listing::Queries | Listing::Transactions | Listing::Users | Listing::Settings,
                     ..
                 } => StatementClass::Admin,
                 Op::ProcedureCall(call) => match call.procedure.mode {

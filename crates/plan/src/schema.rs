@@ -137,7 +137,7 @@ pub enum Rule {
 
 /// The listings of `SHOW`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ShowKind {
+pub enum Listing {
     /// Indexes.
     Indexes,
     /// Constraints.
@@ -212,7 +212,7 @@ const DATABASE_FIELDS: &[&str] = &[
     "constituents",
 ];
 
-impl ShowKind {
+impl Listing {
     /// Its columns: those that it has without `YIELD`, and then those that only `YIELD` shows. Names and order are
     /// those of Neo4j, whose libraries read them, with what Neo4j does not have at the end.
     pub fn fields(self) -> &'static [&'static str] {

@@ -14,7 +14,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv6Addr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -117,6 +117,17 @@ pub struct Source {
     pub address: IpAddr,
     /// Whether it is a trusted proxy, to which the limit per address does not apply.
     pub is_proxy: bool,
+}
+
+/// The client of a connection.
+#[derive(Clone)]
+pub struct Client {
+    /// Its address.
+    pub peer: SocketAddr,
+    /// When the connection was accepted.
+    pub accepted: tokio::time::Instant,
+    /// Slot of the connection.
+    pub slot: Arc<Slot>,
 }
 
 impl Connections {

@@ -15,7 +15,7 @@ use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     io,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     pin::Pin,
     sync::{
         Arc,
@@ -44,7 +44,7 @@ use tower_service::Service;
 
 use crate::{
     bolt,
-    connections::{Slot, Source},
+    connections::{Client, Slot, Source},
     core::{Core, stop_asked},
     http::PeerAddress,
 };
@@ -102,17 +102,6 @@ pub async fn accept(
             }
         });
     }
-}
-
-/// The client of a connection.
-#[derive(Clone)]
-pub struct Client {
-    /// Its address.
-    pub peer: SocketAddr,
-    /// When the connection was accepted.
-    pub accepted: Instant,
-    /// Slot of the connection.
-    pub slot: Arc<Slot>,
 }
 
 fn is_proxy(core: &Core, address: IpAddr) -> bool {

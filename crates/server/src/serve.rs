@@ -8,6 +8,7 @@ use std::{
 };
 
 use isomer_db::{Builder, Database, MasterKey, Memory, Sharing};
+use isomer_vfs::net::listen_with_others;
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_rustls::{
     TlsAcceptor,
@@ -227,28 +228,8 @@ fn sharing_of(config: &Config) -> Sharing {
     }
 }
 
-/// Connections that wait to be accepted.
-#[cfg(target_os = "linux")]
-const WAITING_CONNECTIONS: u32 = 1024;
-
-/// Listens on an address on which others may listen, too: the system distributes the connections.
-#[cfg(target_os = "linux")]
-fn listen_with_others(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4(),
-        SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6(),
-    }?;
-    socket.set_reuseaddr(true)?;
-    socket.set_reuseport(true)?;
-    socket.bind(address)?;
-    socket.listen(WAITING_CONNECTIONS)
-}
-
-/// Refused when the settings are checked.
-#[cfg(not(target_os = "linux"))]
-fn listen_with_others(_: SocketAddr) -> std::io::Result<TcpListener> {
-    Err(std::io::ErrorKind::Unsupported.into())
-}
+/// Connections that wait to be accepted on a shared address.
+const MAX_WAITING_CONNECTIONS: i32 = 1024;
 
 /// Binds an address, and returns it with the port if the system chose that.
 fn bind(
@@ -258,7 +239,9 @@ fn bind(
 ) -> Result<(TcpListener, SocketAddr)> {
     let bound = runtime.block_on(async {
         match with_others {
-            true => listen_with_others(address),
+            true => {
+                listen_with_others(address, MAX_WAITING_CONNECTIONS).and_then(TcpListener::from_std)
+            }
             false => TcpListener::bind(address).await,
         }
     });

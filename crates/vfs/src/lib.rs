@@ -7,8 +7,8 @@
 //! deterministically by seed. [`FaultyDisk`] injects errors into calls on either of them. [`Seal`] encrypts
 //! what is written to any of them, with keys that the database keeps wrapped in a file ([`keys`]). [`Time`]
 //! is the clock used for pacing and timeouts. [`SharedPage`] and [`LockFile`] are what several processes on one machine
-//! agree by. [`process`] has the limits and times of the process; together with
-//! [`RealDisk`] it holds all code that differs between operating systems.
+//! agree by. [`process`] has the limits and times of the process, [`net`] how several servers listen on one address;
+//! together with [`RealDisk`] they hold all code that differs between operating systems.
 //!
 //! Guarantees of every disk:
 //! - bytes written before a successful sync survive a loss of power;
@@ -23,6 +23,7 @@ mod disk;
 mod faulty;
 pub mod keys;
 mod lock;
+pub mod net;
 mod platform;
 pub mod process;
 mod real;

@@ -23,10 +23,7 @@ pub(super) struct Limit {
 const CIRCLES: Limit = Limit {
     unit: "files in a circle",
     most: 3,
-    exceptions: &[(
-        "cli: crate run shell shell::commands shell::complete shell::script shell::session",
-        7,
-    )],
+    exceptions: &[],
     file: file!(),
 };
 const METHODS: Limit = Limit {

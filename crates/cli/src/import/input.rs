@@ -9,7 +9,7 @@ use super::{
     column_type::TYPE_NAMES,
     columns::Column,
     delimited::{Comments, DelimitedReader, Dialect, TextColumns},
-    json::{JsonReader, Shape},
+    json::{JsonRecords, Shape},
     record::RecordReader,
     source::Source,
 };
@@ -139,7 +139,7 @@ impl InputOptions {
                 } else {
                     Shape::Lines
                 };
-                Box::new(JsonReader::new(
+                Box::new(JsonRecords::new(
                     source.name.clone(),
                     text,
                     shape,

@@ -34,7 +34,7 @@ enum State {
 }
 
 /// Reads records of JSON.
-pub struct JsonReader {
+pub struct JsonRecords {
     name: String,
     text: Box<dyn BufRead>,
     shape: Shape,
@@ -47,7 +47,7 @@ pub struct JsonReader {
     codec: codec::JsonReader,
 }
 
-impl JsonReader {
+impl JsonRecords {
     /// A reader that converts the fields named in `types`.
     pub fn new(
         name: String,
@@ -368,7 +368,7 @@ impl JsonReader {
     }
 }
 
-impl RecordReader for JsonReader {
+impl RecordReader for JsonRecords {
     fn next_record(&mut self) -> Result<Option<Record>, ReadError> {
         match self.advance()? {
             None => Ok(None),
@@ -397,7 +397,7 @@ mod tests {
         let text: &'static [u8] = Box::leak(text.as_bytes().to_vec().into_boxed_slice());
         let types = Column::list("born:date,id:string").expect("types");
         // A buffer of three bytes splits the text at every position in turn.
-        let mut reader = JsonReader::new(
+        let mut reader = JsonRecords::new(
             "t.json".into(),
             Box::new(std::io::BufReader::with_capacity(3, text)),
             shape,

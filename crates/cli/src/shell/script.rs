@@ -10,7 +10,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use isomer_cypher::script::{Piece, Splitter};
 
 use super::session::{Next, OnError, Shell};
-use crate::{is_broken_pipe, style::counted};
+use crate::{output::is_broken_pipe, style::counted};
 
 /// The error of a script that ended early because standard output was closed.
 #[derive(Debug)]

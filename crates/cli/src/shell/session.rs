@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::{
     open,
-    output::Mode,
+    output::{Mode, is_broken_pipe},
     query,
     style::{Style, counted, duration},
 };
@@ -152,7 +152,7 @@ impl Shell {
     pub fn roll_back(&mut self, error: anyhow::Error) -> anyhow::Error {
         match self.undo() {
             Some(except) => {
-                let error = match crate::is_broken_pipe(&error) {
+                let error = match is_broken_pipe(&error) {
                     true => "standard output was closed by its reader, such as `head`".to_owned(),
                     false => format!("{error:#}"),
                 };

@@ -9,6 +9,7 @@ mod schema;
 
 use std::fmt;
 
+use self::schema::SchemaPrinter;
 use crate::ast::{Expr, Mode, PathPattern, Query, Statement, StatementBody, TypeExpr, UnionKind};
 use crate::lexer::{is_name_part, is_name_start};
 use crate::token::Keyword;
@@ -128,17 +129,23 @@ impl Printer {
         }
         match &statement.body {
             StatementBody::Query(query) => self.query(query),
-            StatementBody::CreateIndex(index) => self.create_index(index),
-            StatementBody::DropIndex(drop) => self.drop_schema("INDEX", drop),
-            StatementBody::CreateConstraint(constraint) => self.create_constraint(constraint),
-            StatementBody::DropConstraint(drop) => self.drop_schema("CONSTRAINT", drop),
-            StatementBody::CreateLookupIndex(index) => self.create_lookup_index(index),
+            StatementBody::CreateIndex(index) => self.schema().create_index(index),
+            StatementBody::DropIndex(drop) => self.schema().drop("INDEX", drop),
+            StatementBody::CreateConstraint(constraint) => {
+                self.schema().create_constraint(constraint)
+            }
+            StatementBody::DropConstraint(drop) => self.schema().drop("CONSTRAINT", drop),
+            StatementBody::CreateLookupIndex(index) => self.schema().create_lookup_index(index),
             StatementBody::Show(show) => self.show(show),
             StatementBody::KillQuery(kill) => {
                 self.text("KILL QUERY ");
                 self.expr(&kill.id);
             }
         }
+    }
+
+    fn schema(&mut self) -> SchemaPrinter<'_> {
+        SchemaPrinter::new(self)
     }
 
     fn query(&mut self, query: &Query) {

@@ -7,25 +7,34 @@ use crate::ast::{
     TypeExpr,
 };
 
-impl Printer {
+/// The commands on indexes and constraints.
+pub(super) struct SchemaPrinter<'p> {
+    out: &'p mut Printer,
+}
+
+impl<'p> SchemaPrinter<'p> {
+    pub(super) fn new(out: &'p mut Printer) -> Self {
+        Self { out }
+    }
+
     pub(super) fn create_index(&mut self, index: &CreateIndex) {
-        self.text(if index.unique {
+        self.out.text(if index.unique {
             "CREATE UNIQUE INDEX"
         } else {
             "CREATE INDEX"
         });
         self.schema_name(index.name.as_ref(), index.if_not_exists);
         let variable = self.schema_target(&index.target);
-        self.text(" ON ");
+        self.out.text(" ON ");
         self.fields(&variable, &index.fields);
     }
 
     fn schema_name(&mut self, name: Option<&SchemaName>, if_not_exists: bool) {
         if let Some(name) = name {
-            self.text(" ");
+            self.out.text(" ");
             self.given_name(name);
         }
-        self.text(if if_not_exists {
+        self.out.text(if if_not_exists {
             " IF NOT EXISTS FOR "
         } else {
             " FOR "
@@ -34,9 +43,9 @@ impl Printer {
 
     fn given_name(&mut self, name: &SchemaName) {
         match name {
-            SchemaName::Fixed(name) => self.variable(&name.name),
+            SchemaName::Fixed(name) => self.out.variable(&name.name),
             SchemaName::Parameter(name) => {
-                self.parameter(&name.name);
+                self.out.parameter(&name.name);
             }
         }
     }
@@ -48,76 +57,89 @@ impl Printer {
                 ("()-[", "]-()", variable, rel_type)
             }
         };
-        self.text(open);
-        self.variable(&variable.name);
-        self.text(":");
-        self.name(&name.name);
-        self.text(close);
+        self.out.text(open);
+        self.out.variable(&variable.name);
+        self.out.text(":");
+        self.out.name(&name.name);
+        self.out.text(close);
         variable.name.to_string()
     }
 
     fn fields(&mut self, variable: &str, fields: &[FieldReference]) {
-        self.text("(");
-        self.separated(fields, ", ", |printer, field| {
-            printer.field(variable, field)
-        });
-        self.text(")");
+        self.out.text("(");
+        for (at, field) in fields.iter().enumerate() {
+            self.out.text(if at > 0 { ", " } else { "" });
+            self.field(variable, field);
+        }
+        self.out.text(")");
     }
 
     fn field(&mut self, variable: &str, field: &FieldReference) {
-        self.variable(variable);
+        self.out.variable(variable);
         for step in &field.steps {
             match step {
                 FieldStep::Name(name) => {
-                    self.text(".");
-                    self.name(&name.name);
+                    self.out.text(".");
+                    self.out.name(&name.name);
                 }
-                FieldStep::Elements => self.text("[]"),
+                FieldStep::Elements => self.out.text("[]"),
             }
         }
     }
 
     pub(super) fn create_constraint(&mut self, constraint: &CreateConstraint) {
-        self.text("CREATE CONSTRAINT");
+        self.out.text("CREATE CONSTRAINT");
         self.schema_name(constraint.name.as_ref(), constraint.if_not_exists);
         let variable = self.schema_target(&constraint.target);
-        self.text(" REQUIRE ");
+        self.out.text(" REQUIRE ");
         match &constraint.kind {
             ConstraintRequirement::Unique(fields) => {
                 self.fields(&variable, fields);
-                self.text(" IS UNIQUE");
+                self.out.text(" IS UNIQUE");
             }
             ConstraintRequirement::Key(fields) => {
                 self.fields(&variable, fields);
-                self.text(" IS KEY");
+                self.out.text(" IS KEY");
             }
             ConstraintRequirement::NotNull(field) => {
                 self.field(&variable, field);
-                self.text(" IS NOT NULL");
+                self.out.text(" IS NOT NULL");
             }
             ConstraintRequirement::Typed(field, value_type) => {
                 self.field(&variable, field);
-                self.text(" IS :: ");
-                self.value_type(value_type);
+                self.out.text(" IS :: ");
+                self.out.value_type(value_type);
             }
             ConstraintRequirement::Convergent(field, kind) => {
                 self.field(&variable, field);
-                self.text(" IS CONVERGENT ");
-                self.text(kind);
+                self.out.text(" IS CONVERGENT ");
+                self.out.text(kind);
             }
-            ConstraintRequirement::KeepEndpoints => self.text("KEEP ENDPOINTS"),
-            ConstraintRequirement::Check(predicate) => self.expr(predicate),
+            ConstraintRequirement::KeepEndpoints => self.out.text("KEEP ENDPOINTS"),
+            ConstraintRequirement::Check(predicate) => self.out.expr(predicate),
         }
     }
 
-    pub(super) fn drop_schema(&mut self, what: &str, drop: &DropSchema) {
-        self.text("DROP ");
-        self.text(what);
-        self.text(" ");
+    pub(super) fn drop(&mut self, what: &str, drop: &DropSchema) {
+        self.out.text("DROP ");
+        self.out.text(what);
+        self.out.text(" ");
         self.given_name(&drop.name);
-        self.text(if drop.if_exists { " IF EXISTS" } else { "" });
+        self.out
+            .text(if drop.if_exists { " IF EXISTS" } else { "" });
     }
 
+    pub(super) fn create_lookup_index(&mut self, index: &CreateLookupIndex) {
+        self.out.text("CREATE LOOKUP INDEX");
+        self.schema_name(index.name.as_ref(), index.if_not_exists);
+        self.out.text(match index.of_types {
+            true => "()-[r]-() ON EACH type(r)",
+            false => "(n) ON EACH labels(n)",
+        });
+    }
+}
+
+impl Printer {
     pub(super) fn show(&mut self, show: &Show) {
         self.text("SHOW ");
         match show.only {
@@ -178,15 +200,6 @@ impl Printer {
                 self.clause(clause);
             }
         }
-    }
-
-    pub(super) fn create_lookup_index(&mut self, index: &CreateLookupIndex) {
-        self.text("CREATE LOOKUP INDEX");
-        self.schema_name(index.name.as_ref(), index.if_not_exists);
-        self.text(match index.of_types {
-            true => "()-[r]-() ON EACH type(r)",
-            false => "(n) ON EACH labels(n)",
-        });
     }
 
     pub(super) fn value_type(&mut self, value_type: &TypeExpr) {

@@ -13,7 +13,7 @@ use isomer_plan::{
     expr::Kind,
     function::{Aggregation, Function as Builtin},
     physical::Op,
-    schema::ShowKind,
+    schema::Listing,
 };
 use isomer_value::{Duration, IndexId, LabelId, Map, Value, jiff};
 
@@ -73,8 +73,8 @@ impl Operate for Show {
     }
 }
 
-/// The rows of `SHOW`, one value per field of [`ShowKind::fields`].
-fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
+/// The rows of `SHOW`, one value per field of [`Listing::fields`].
+fn shown_rows(show: Listing, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
     let catalog = cx.tx.catalog();
     // Names stay in the catalog after their last use, and may never have been used: these are not shown.
     let used = |counted: Result<(Arc<str>, u64)>| match counted {
@@ -86,25 +86,25 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
         Err(error) => Some(Err(error)),
     };
     Ok(match show {
-        ShowKind::Indexes => catalog
+        Listing::Indexes => catalog
             .indexes()
             .iter()
             .map(|index| index_row(&catalog, index))
             .collect(),
-        ShowKind::Constraints => constraints(&catalog, cx),
-        ShowKind::Labels => catalog
+        Listing::Constraints => constraints(&catalog, cx),
+        Listing::Labels => catalog
             .labels()
             .into_iter()
             .map(|(id, name)| Ok((name, cx.reader().node_count(Some(id))?)))
             .filter_map(used)
             .collect::<Result<_>>()?,
-        ShowKind::Types => catalog
+        Listing::Types => catalog
             .types()
             .into_iter()
             .map(|(id, name)| Ok((name, cx.reader().relationship_count(Some(id))?)))
             .filter_map(used)
             .collect::<Result<_>>()?,
-        ShowKind::Properties => {
+        Listing::Properties => {
             let mut names: Vec<Arc<str>> =
                 catalog.props().into_iter().map(|(_, name)| name).collect();
             names.sort_unstable();
@@ -113,7 +113,7 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                 .map(|name| vec![Value::String(name)])
                 .collect()
         }
-        ShowKind::Buckets => cx
+        Listing::Buckets => cx
             .tx
             .kv()
             .list_buckets()?
@@ -127,9 +127,9 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                 vec![Value::String(name), kind.into()]
             })
             .collect(),
-        ShowKind::Functions => functions(cx),
-        ShowKind::Procedures => procedures(cx),
-        ShowKind::Conflicts => cx
+        Listing::Functions => functions(cx),
+        Listing::Procedures => procedures(cx),
+        Listing::Conflicts => cx
             .tx
             .replication()
             .conflicts()?
@@ -145,16 +145,16 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                 ]
             })
             .collect(),
-        ShowKind::Queries => cx.run.host.running.as_ref().map_or(Vec::new(), |running| {
+        Listing::Queries => cx.run.host.running.as_ref().map_or(Vec::new(), |running| {
             running.list().into_iter().map(Vec::from).collect()
         }),
-        ShowKind::Transactions => transactions(cx),
-        ShowKind::Databases
-        | ShowKind::DefaultDatabase
-        | ShowKind::HomeDatabase
-        | ShowKind::Users
-        | ShowKind::CurrentUser
-        | ShowKind::Settings => host::listing(&cx.run.host.program, show)?,
+        Listing::Transactions => transactions(cx),
+        Listing::Databases
+        | Listing::DefaultDatabase
+        | Listing::HomeDatabase
+        | Listing::Users
+        | Listing::CurrentUser
+        | Listing::Settings => host::listing(&cx.run.host.program, show)?,
     })
 }
 

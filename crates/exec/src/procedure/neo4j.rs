@@ -1,7 +1,7 @@
 //! Procedures that drivers, libraries and tools of Neo4j call before or beside their queries.
 
 use isomer_data::GraphRead;
-use isomer_plan::{catalog::ProcedureMode, schema::ShowKind};
+use isomer_plan::{catalog::ProcedureMode, schema::Listing};
 use isomer_value::{Map, Value};
 
 use super::{
@@ -273,7 +273,7 @@ fn setting(shown: &[Value]) -> Vec<Value> {
 fn list_config(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     let wanted = arguments.first().and_then(Value::as_str);
     let wanted = wanted.unwrap_or_default().to_lowercase();
-    for shown in host::listing(&call.host, ShowKind::Settings)? {
+    for shown in host::listing(&call.host, Listing::Settings)? {
         let name = shown.first().and_then(Value::as_str).unwrap_or_default();
         if name.to_lowercase().contains(&wanted) {
             call.emit(setting(&shown))?;
@@ -283,7 +283,7 @@ fn list_config(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
 }
 
 fn client_config(_: &[Value], call: &mut CallContext<'_>) -> Result<()> {
-    let shown = host::listing(&call.host, ShowKind::DefaultDatabase)?;
+    let shown = host::listing(&call.host, Listing::DefaultDatabase)?;
     let name = shown.first().and_then(|row| row.first()).cloned();
     let name = name.unwrap_or_default();
     call.emit(vec![

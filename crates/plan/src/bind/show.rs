@@ -12,7 +12,7 @@ use super::{Binder, Result};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, SlotId};
 use crate::logical::{LogicalStep, conjuncts};
-use crate::schema::ShowKind;
+use crate::schema::Listing;
 
 /// The steps and the columns of a `SHOW`.
 pub(crate) fn show_objects<'a>(
@@ -56,7 +56,7 @@ pub(crate) fn show_objects<'a>(
     Ok((steps, columns))
 }
 
-fn all_columns(kind: ShowKind, slots: &[SlotId]) -> Vec<Column> {
+fn all_columns(kind: Listing, slots: &[SlotId]) -> Vec<Column> {
     let columns = kind.fields().iter().zip(slots);
     columns
         .map(|(name, slot)| Column {
@@ -68,7 +68,7 @@ fn all_columns(kind: ShowKind, slots: &[SlotId]) -> Vec<Column> {
 }
 
 /// The columns that `YIELD` names, or the default ones.
-fn yielded(show: &ast::Show, kind: ShowKind, slots: &[SlotId]) -> Result<Vec<Column>> {
+fn yielded(show: &ast::Show, kind: Listing, slots: &[SlotId]) -> Result<Vec<Column>> {
     let mut all = all_columns(kind, slots);
     match show.yields.as_ref().map(|given| &given.items) {
         Some(YieldItems::Named(items)) => items
@@ -126,7 +126,7 @@ fn project<'a>(
 fn restrictions<'a>(
     binder: &mut Binder<'a>,
     show: &'a ast::Show,
-    kind: ShowKind,
+    kind: Listing,
     slots: &[SlotId],
 ) -> Result<Vec<Expr>> {
     let slot = |field: &str| {
@@ -197,24 +197,24 @@ fn no_column(item: &ast::YieldItem, fields: &[&str]) -> PlanError {
     .with_near(&item.column.name, fields.iter().copied())
 }
 
-fn show_kind(kind: ast::ShowKind) -> ShowKind {
+fn show_kind(kind: ast::ShowKind) -> Listing {
     match kind {
-        ast::ShowKind::Indexes => ShowKind::Indexes,
-        ast::ShowKind::Constraints => ShowKind::Constraints,
-        ast::ShowKind::Labels => ShowKind::Labels,
-        ast::ShowKind::Types => ShowKind::Types,
-        ast::ShowKind::Properties => ShowKind::Properties,
-        ast::ShowKind::Buckets => ShowKind::Buckets,
-        ast::ShowKind::Conflicts => ShowKind::Conflicts,
-        ast::ShowKind::Queries => ShowKind::Queries,
-        ast::ShowKind::Functions => ShowKind::Functions,
-        ast::ShowKind::Procedures => ShowKind::Procedures,
-        ast::ShowKind::Databases => ShowKind::Databases,
-        ast::ShowKind::DefaultDatabase => ShowKind::DefaultDatabase,
-        ast::ShowKind::HomeDatabase => ShowKind::HomeDatabase,
-        ast::ShowKind::Users => ShowKind::Users,
-        ast::ShowKind::CurrentUser => ShowKind::CurrentUser,
-        ast::ShowKind::Settings => ShowKind::Settings,
-        ast::ShowKind::Transactions => ShowKind::Transactions,
+        ast::ShowKind::Indexes => Listing::Indexes,
+        ast::ShowKind::Constraints => Listing::Constraints,
+        ast::ShowKind::Labels => Listing::Labels,
+        ast::ShowKind::Types => Listing::Types,
+        ast::ShowKind::Properties => Listing::Properties,
+        ast::ShowKind::Buckets => Listing::Buckets,
+        ast::ShowKind::Conflicts => Listing::Conflicts,
+        ast::ShowKind::Queries => Listing::Queries,
+        ast::ShowKind::Functions => Listing::Functions,
+        ast::ShowKind::Procedures => Listing::Procedures,
+        ast::ShowKind::Databases => Listing::Databases,
+        ast::ShowKind::DefaultDatabase => Listing::DefaultDatabase,
+        ast::ShowKind::HomeDatabase => Listing::HomeDatabase,
+        ast::ShowKind::Users => Listing::Users,
+        ast::ShowKind::CurrentUser => Listing::CurrentUser,
+        ast::ShowKind::Settings => Listing::Settings,
+        ast::ShowKind::Transactions => Listing::Transactions,
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use isomer_db::{
     Map, Value,
-    internals::{Host, HostError, ShowKind},
+    internals::{Host, HostError, Listing},
 };
 
 use parking_lot::Mutex;
@@ -228,17 +228,17 @@ impl Host for StatementHost {
         *self.metadata.lock() = metadata;
     }
 
-    fn listing(&self, listing: ShowKind) -> Result<Vec<Vec<Value>>, HostError> {
+    fn listing(&self, listing: Listing) -> Result<Vec<Vec<Value>>, HostError> {
         match listing {
-            ShowKind::Databases => Ok(self.databases()),
-            ShowKind::DefaultDatabase => {
+            Listing::Databases => Ok(self.databases()),
+            Listing::DefaultDatabase => {
                 let allowed = |name: &Arc<str>| self.principal.rights.on(name).is_some();
                 Ok(self.one_database(self.facts.home.clone().filter(allowed)))
             }
-            ShowKind::HomeDatabase => Ok(self.one_database(self.facts.home_of(&self.principal))),
-            ShowKind::Users => self.users(),
-            ShowKind::CurrentUser => Ok(vec![self.current_user()]),
-            ShowKind::Settings => self.settings(),
+            Listing::HomeDatabase => Ok(self.one_database(self.facts.home_of(&self.principal))),
+            Listing::Users => self.users(),
+            Listing::CurrentUser => Ok(vec![self.current_user()]),
+            Listing::Settings => self.settings(),
             other => Err(HostError {
                 denied: false,
                 message: format!("the server has no listing {other:?}"),

@@ -27,9 +27,8 @@ use super::{
 use crate::{
     ServerError,
     access::Credential,
-    connections::Slot,
+    connections::{Client, Slot},
     core::{Core, stop_asked},
-    listen::Client,
     sending::Reserved,
 };
 

@@ -363,10 +363,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
                 .to_owned(),
         ));
     }
-    if config.reuse_port && !cfg!(target_os = "linux") {
+    if config.reuse_port && !isomer_vfs::net::SHARES_ADDRESSES {
         return Err(ConfigError(
-            "`reuse_port` needs Linux: give each server an address of its own in `listen`"
-                .to_owned(),
+            "`reuse_port` needs Linux: give each server another address in `listen`".to_owned(),
         ));
     }
     if config.expose_without_protection {

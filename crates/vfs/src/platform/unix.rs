@@ -3,6 +3,7 @@
 use std::{
     fs::{DirBuilder, File, Metadata, OpenOptions},
     io,
+    net::{SocketAddr, TcpListener},
     os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
     ptr::NonNull,
@@ -264,4 +265,28 @@ pub fn process_namespace() -> u64 {
 /// Changes when the machine starts again; empty if unknown.
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// Whether the system distributes the connections of an address among the processes that listen on it.
+pub const SHARES_ADDRESSES: bool = cfg!(target_os = "linux");
+
+#[cfg(target_os = "linux")]
+pub fn listen_with_others(address: SocketAddr, waiting: i32) -> io::Result<TcpListener> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, &address)?;
+    listen(&socket, waiting)?;
+    Ok(socket.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn listen_with_others(_: SocketAddr, _: i32) -> io::Result<TcpListener> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -3,6 +3,7 @@
 use std::{
     fs::{DirBuilder, File, Metadata, OpenOptions},
     io,
+    net::{SocketAddr, TcpListener},
     os::windows::fs::FileExt,
     path::Path,
     sync::atomic::{AtomicU32, AtomicU64},
@@ -117,4 +118,11 @@ pub fn process_namespace() -> u64 {
 
 pub fn boot_id() -> String {
     String::new()
+}
+
+/// An option of Windows lets another process take over the address.
+pub const SHARES_ADDRESSES: bool = false;
+
+pub fn listen_with_others(_: SocketAddr, _: i32) -> io::Result<TcpListener> {
+    Err(io::ErrorKind::Unsupported.into())
 }

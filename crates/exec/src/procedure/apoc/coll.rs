@@ -6,7 +6,7 @@ use isomer_plan::expr::Kind;
 use isomer_value::{Map, Value, equality, order};
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::{Arguments, LIST, MAP, plain_text};
+use super::arguments::{Arguments, LIST, MAP, plain_text};
 use crate::{error::Result, procedure::table::FunctionRow};
 
 /// The functions.

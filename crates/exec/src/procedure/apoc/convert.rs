@@ -3,7 +3,10 @@
 use isomer_plan::expr::Kind;
 use isomer_value::{Value, json};
 
-use super::{Arguments, LIST, MAP, coll::distinct};
+use super::{
+    arguments::{Arguments, LIST, MAP},
+    coll::distinct,
+};
 use crate::{error::Result, procedure::table::FunctionRow};
 
 /// The functions.

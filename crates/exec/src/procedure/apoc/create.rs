@@ -6,7 +6,7 @@ use isomer_data::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, Orde
 use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{LabelId, Map, Node, NodeId, RelId, Relationship, TypeId, Value, equality};
 
-use super::invalid;
+use super::arguments::invalid;
 use crate::{
     error::{Result, shown},
     procedure::{

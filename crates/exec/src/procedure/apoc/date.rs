@@ -12,7 +12,7 @@ use isomer_value::{
     temporal,
 };
 
-use super::Arguments;
+use super::arguments::Arguments;
 use crate::{error::Result, procedure::table::FunctionRow};
 
 const DEFAULT_PATTERN: &str = "yyyy-MM-dd HH:mm:ss";

@@ -1,6 +1,8 @@
 //! A part of APOC, the library of procedures and functions that most users of Neo4j have installed: what libraries and
 //! public queries call. Names, parameters and results are APOC's; what is not here is refused by name.
 
+mod arguments;
+mod checks;
 mod coll;
 mod convert;
 mod create;
@@ -10,126 +12,25 @@ mod meta;
 mod text;
 #[cfg(feature = "regex")]
 mod text_pattern;
-mod util;
-
-use isomer_plan::expr::Kind;
-use isomer_value::{Map, Value, json, temporal};
 
 use super::{Registry, table};
-use crate::error::{ErrorClass, ExecError, Result, shown};
 
 /// Registers the procedures and functions.
 pub(super) fn register(registry: &mut Registry) {
     for functions in [
+        checks::FUNCTIONS,
         coll::FUNCTIONS,
         convert::FUNCTIONS,
         date::FUNCTIONS,
         map::FUNCTIONS,
         text::FUNCTIONS,
-        util::FUNCTIONS,
     ] {
         table::register_functions(registry, functions);
     }
     #[cfg(feature = "regex")]
     table::register_functions(registry, text_pattern::FUNCTIONS);
-    for procedures in [create::PROCEDURES, meta::PROCEDURES, util::PROCEDURES] {
+    for procedures in [checks::PROCEDURES, create::PROCEDURES, meta::PROCEDURES] {
         table::register_procedures(registry, procedures);
-    }
-}
-
-/// The kind of a list of any values. The planner does not know more about the results of these functions.
-const LIST: Kind = Kind::Any;
-/// The kind of a map.
-const MAP: Kind = Kind::Any;
-
-/// The arguments of a call.
-#[derive(Clone, Copy)]
-struct Arguments<'a> {
-    function: &'static str,
-    values: &'a [Value],
-}
-
-impl<'a> Arguments<'a> {
-    fn new(function: &'static str, values: &'a [Value]) -> Self {
-        Self { function, values }
-    }
-
-    fn value(self, at: usize) -> &'a Value {
-        self.values.get(at).unwrap_or(&Value::Null)
-    }
-
-    /// A list; none for null.
-    fn list(self, at: usize) -> Result<Option<&'a [Value]>> {
-        match self.value(at) {
-            Value::Null => Ok(None),
-            Value::List(items) => Ok(Some(items)),
-            other => Err(self.wrong("a list", other)),
-        }
-    }
-
-    /// A map; none for null.
-    fn map(self, at: usize) -> Result<Option<&'a Map>> {
-        match self.value(at) {
-            Value::Null => Ok(None),
-            Value::Map(map) => Ok(Some(map)),
-            other => Err(self.wrong("a map", other)),
-        }
-    }
-
-    /// A text; none for null.
-    fn text(self, at: usize) -> Result<Option<&'a str>> {
-        match self.value(at) {
-            Value::Null => Ok(None),
-            Value::String(text) => Ok(Some(text)),
-            other => Err(self.wrong("a string", other)),
-        }
-    }
-
-    /// An integer; none for null.
-    fn integer(self, at: usize) -> Result<Option<i64>> {
-        match self.value(at) {
-            Value::Null => Ok(None),
-            Value::Int(number) => Ok(Some(*number)),
-            other => Err(self.wrong("an integer", other)),
-        }
-    }
-
-    fn boolean(self, at: usize) -> Result<bool> {
-        match self.value(at) {
-            Value::Null => Ok(false),
-            Value::Bool(value) => Ok(*value),
-            other => Err(self.wrong("true or false", other)),
-        }
-    }
-
-    fn wrong(self, takes: &str, got: &Value) -> ExecError {
-        let function = self.function;
-        ExecError::type_error(format!("{function}() takes {takes}, not {}", shown(got)))
-    }
-
-    fn invalid(self, why: impl std::fmt::Display) -> ExecError {
-        invalid(self.function, why)
-    }
-}
-
-/// The error for an argument of the right type and with an invalid value.
-fn invalid(function: &str, why: impl std::fmt::Display) -> ExecError {
-    ExecError::raised(
-        ErrorClass::ArgumentError,
-        "InvalidArgumentValue",
-        format!("{function}(): {why}"),
-    )
-}
-
-/// A value as text, as `toString` in Java prints it: texts without quotes, null as `null`.
-fn plain_text(value: &Value) -> String {
-    match value {
-        Value::Null => "null".to_owned(),
-        Value::String(text) => text.to_string(),
-        Value::Float(number) => crate::function::float_text(*number),
-        other => temporal::to_text(other)
-            .or_else(|| json::to_string(other).ok())
-            .unwrap_or_default(),
     }
 }
 

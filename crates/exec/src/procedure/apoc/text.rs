@@ -3,7 +3,7 @@
 use isomer_plan::expr::Kind;
 use isomer_value::Value;
 
-use super::{Arguments, LIST, plain_text};
+use super::arguments::{Arguments, LIST, plain_text};
 use crate::{error::Result, procedure::table::FunctionRow};
 
 /// A function of one text.

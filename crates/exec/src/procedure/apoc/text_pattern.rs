@@ -3,7 +3,7 @@
 use isomer_plan::expr::Kind;
 use isomer_value::Value;
 
-use super::{Arguments, LIST};
+use super::arguments::{Arguments, LIST};
 use crate::{error::Result, pattern::Regex, procedure::table::FunctionRow};
 
 /// Most bytes of a compiled expression.

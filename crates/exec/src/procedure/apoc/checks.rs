@@ -3,7 +3,7 @@
 use isomer_plan::{catalog::ProcedureMode, expr::Kind};
 use isomer_value::Value;
 
-use super::{Arguments, plain_text};
+use super::arguments::{Arguments, plain_text};
 use crate::{
     error::{ErrorClass, ExecError, Result},
     procedure::{
