@@ -553,7 +553,7 @@ mod tests {
             writes: &writes,
             stream: b"",
         };
-        encoder.push(&commit, Changed::Granules(&[]));
+        encoder.push(&commit, LoggedFootprint::Granules(&[]));
         let (bytes, _) = encoder.finish();
         let commits = GroupRecord::decode(&bytes).and_then(|group| group.commits());
         let commits = commits.expect("one commit");
