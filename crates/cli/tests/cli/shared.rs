@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{Database, EngineKind, ErrorKind, Query, Sharing};
+use isomer_db::{Database, EngineKind, ErrorKind, Query, Sharing, Value};
 
 use crate::support::{Folder, text};
 
@@ -432,7 +432,8 @@ fn is_there(db: &Database, key: &str) -> bool {
 fn lost(db: &Database, keys: &[String]) -> Vec<String> {
     let text = "UNWIND $keys AS key OPTIONAL MATCH (w:W {_key: key})<-[r:WROTE]-(:Kind) \
                 WITH key, count(r) AS found WHERE found <> 1 RETURN key";
-    let query = Query::new(text).param("keys", keys.to_vec());
+    let keys: Vec<Value> = keys.iter().map(|key| key.as_str().into()).collect();
+    let query = Query::new(text).param("keys", keys);
     let rows = db.query(query).expect("read");
     rows.into_iter()
         .map(|row| row.get("key").expect("a key"))
