@@ -161,6 +161,8 @@ fn records_are_made_of_values() {
     for text in [
         "CALL apoc.create.node([''], {}) YIELD node RETURN node",
         "CALL apoc.create.addLabels([1], ['A']) YIELD node RETURN node",
+        "CALL apoc.create.nodes(['A'], [1]) YIELD node RETURN node",
+        "MATCH (a:A {x: 2}) CALL apoc.create.setProperties(a, ['z', 'w'], [1]) YIELD node RETURN node",
         "MATCH (a:A {x: 2}) CALL db.create.setNodeVectorProperty(a, 'v', ['x']) RETURN a.v",
     ] {
         assert!(db.query(text).is_err(), "{text}");
@@ -189,8 +191,10 @@ fn merges_find_what_they_made() {
     assert_eq!(rows(&db, merge), ["[\"TO\",1,1,null]"]);
     assert_eq!(rows(&db, merge), ["[\"TO\",1,1,1]"]);
     assert_eq!(rows(&db, "MATCH ()-[r:TO]->() RETURN count(r)"), ["[1]"]);
-    let null = "CALL apoc.merge.node(['A'], {x: null}) YIELD node RETURN node";
-    assert!(db.query(null).is_err());
+    for identity in ["{x: null}", "{}"] {
+        let merge = format!("CALL apoc.merge.node(['A'], {identity}) YIELD node RETURN node");
+        assert!(db.query(&*merge).is_err(), "{merge}");
+    }
 }
 
 #[test]

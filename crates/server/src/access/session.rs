@@ -178,7 +178,7 @@ impl Session {
         open: Option<Arc<OpenTransaction>>,
     ) -> Result<Access> {
         if self.facts.is_system(name) {
-            return self.administration(open);
+            return self.administration(need, open);
         }
         let role = self.principal.rights.on(name);
         let Some(role) = role.filter(|role| *role >= need) else {
@@ -203,8 +203,12 @@ impl Session {
         })
     }
 
-    /// Grants access to the database of administration, which every authenticated client has.
-    fn administration(self, open: Option<Arc<OpenTransaction>>) -> Result<Access> {
+    /// Grants access to the database of administration, which every authenticated client has for reading: it has no
+    /// data, and nothing is written there.
+    fn administration(self, need: Role, open: Option<Arc<OpenTransaction>>) -> Result<Access> {
+        if need > Role::Reader {
+            return Err(ServerError::Denied(NO_DATA.into()));
+        }
         let served = self.databases.administration(SYSTEM)?;
         if let Some(open) = &open {
             open.check(&self.principal.name, SYSTEM)?;
@@ -310,6 +314,9 @@ impl ServerAccess {
     }
 }
 
+/// Why nothing is written in the database of administration.
+const NO_DATA: &str = "the database `system` has no data: name another database";
+
 fn metadata_of(open: Option<&Arc<OpenTransaction>>) -> Arc<Mutex<Map>> {
     open.map_or_else(Arc::default, |open| open.metadata().clone())
 }
@@ -363,8 +370,21 @@ impl Access {
     }
 
     /// Whether this is the database of administration, which has no data.
-    pub(crate) fn is_administration(&self) -> bool {
+    fn is_administration(&self) -> bool {
         self.session.facts.is_system(&self.name)
+    }
+
+    /// Fails for a statement that would write in the database of administration.
+    pub(crate) fn check_administration(&self, text: &str) -> Result<()> {
+        if !self.is_administration() {
+            return Ok(());
+        }
+        match self.class_of(text) {
+            Some(StatementClass::Write | StatementClass::Schema) => {
+                Err(ServerError::Denied(NO_DATA.into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sets what the client says about its transaction.
@@ -461,6 +481,7 @@ impl Access {
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<QueryResult> {
+        self.check_administration(text)?;
         match &self.open {
             Some(open) => {
                 let result = open.with(|tx| {
@@ -499,6 +520,7 @@ impl Access {
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<RowStream> {
+        self.check_administration(text)?;
         if self.open.is_some() {
             return Err(ServerError::Invalid(
                 "the results of a transaction between requests are not streamed: ask for application/json".into(),
@@ -516,6 +538,7 @@ impl Access {
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<RowCursor> {
+        self.check_administration(text)?;
         let open = self.open.as_ref().ok_or_else(|| {
             ServerError::Internal("a query was opened without an open transaction".into())
         })?;

@@ -115,6 +115,9 @@ impl Statement {
         terms: RunParameters,
     ) -> std::result::Result<Self, Failure> {
         let cancel = CancelHandle::new();
+        access.check_administration(&text).map_err(|error| {
+            Failure::of(&error).with_code("Neo.ClientError.Statement.NotSystemDatabaseError")
+        })?;
         let mut options = access
             .open_result()
             .and_then(|()| access.query_options())
@@ -151,13 +154,6 @@ impl Statement {
             Source::Own(stream) => stream.class(),
             Source::Shared(cursor) => cursor.class(),
         };
-        let writes = matches!(class, StatementClass::Write | StatementClass::Schema);
-        if writes && access.is_administration() {
-            return Err(Failure::of_code(
-                "Neo.ClientError.Statement.NotSystemDatabaseError",
-                "the database `system` has no data: name another database",
-            ));
-        }
         span.text(&text);
         span.class(class.name());
         let has_written = match &source {

@@ -207,6 +207,32 @@ fn neo4j_is_the_default_database_and_system_has_no_data() {
     assert_eq!(rows(&mut admin, "system", count), [[Value::Int(0)]]);
 }
 
+/// Every user has access to `system` for reading, by every route: a route that writes or administers is refused.
+#[test]
+fn no_route_writes_in_system() {
+    let server = Server::new();
+    let reader = server.client(&server.user("ada", "{\"people\":\"reader\"}"));
+    for client in [reader, server.admin()] {
+        for (method, path, body) in [
+            ("PUT", "buckets/b/keys/k", "1"),
+            ("POST", "collections/A", "{\"_key\": 1}"),
+            ("POST", "nodes", "{\"labels\": [\"A\"]}"),
+            ("POST", "query", "{\"query\": \"CREATE (:A)\"}"),
+            (
+                "POST",
+                "query",
+                "{\"query\": \"CREATE INDEX i FOR (n:A) ON (n.x)\"}",
+            ),
+        ] {
+            let path = format!("/v1/databases/system/{path}");
+            let answer = client.json(method, &path, body);
+            assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text());
+        }
+        let nodes = client.rows("system", "MATCH (n) RETURN count(n) AS n");
+        assert_eq!(nodes.to_string(), "[[0]]");
+    }
+}
+
 #[test]
 fn transactions_are_listed_ended_and_have_metadata() {
     let server = Server::new();

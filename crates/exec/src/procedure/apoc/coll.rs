@@ -1,4 +1,4 @@
-//! `apoc.coll.*`: functions on lists. Null as the list gives null.
+//! `apoc.coll.*`: functions on lists. Null as the list gives what APOC gives: null, an empty list, false, or -1.
 
 use std::hash::{Hash, Hasher};
 
@@ -77,7 +77,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         Kind::Any,
         "whether an element is equal to a value",
         |args| {
-            with_list("apoc.coll.contains", args, |list| {
+            with_list_or("apoc.coll.contains", args, false.into(), |list| {
                 position(list, args.get(1)).is_some().into()
             })
         },
@@ -88,10 +88,12 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         Kind::Any,
         "whether a list contains all elements of another",
         |args| {
-            with_lists("apoc.coll.containsAll", args, |list, values| {
-                let known = Counted::of(list);
-                values.iter().all(|value| known.has(value)).into()
-            })
+            let both = both("apoc.coll.containsAll", args)?;
+            let Some((list, values)) = both.filter(|(list, _)| !list.is_empty()) else {
+                return Ok(false.into());
+            };
+            let known = Counted::of(list);
+            Ok(values.iter().all(|value| known.has(value)).into())
         },
     ),
     FunctionRow::new(
@@ -100,7 +102,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         Kind::Any,
         "the position of the first element equal to a value, or -1",
         |args| {
-            with_list("apoc.coll.indexOf", args, |list| {
+            with_list_or("apoc.coll.indexOf", args, Value::Int(-1), |list| {
                 Value::Int(position(list, args.get(1)).map_or(-1, |at| at as i64))
             })
         },
@@ -111,7 +113,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         LIST,
         "the elements in ascending order",
         |args| {
-            with_list("apoc.coll.sort", args, |list| {
+            with_list_or("apoc.coll.sort", args, Value::empty_list(), |list| {
                 let mut sorted = list.to_vec();
                 sorted.sort_by(order::cmp_order);
                 sorted.into()
@@ -142,12 +144,15 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         LIST,
         "pairs of the elements at the same position",
         |args| {
-            with_lists("apoc.coll.zip", args, |list, other| {
-                let pair = |(at, value): (usize, &Value)| -> Value {
-                    vec![value.clone(), other.get(at).cloned().unwrap_or_default()].into()
-                };
-                list.iter().enumerate().map(pair).collect()
-            })
+            let Some((list, other)) = both("apoc.coll.zip", args)? else {
+                return Ok(Value::Null);
+            };
+            let pair = |(at, value): (usize, &Value)| -> Value {
+                vec![value.clone(), other.get(at).cloned().unwrap_or_default()].into()
+            };
+            // An empty list has no pairs; a shorter one is filled with nulls.
+            let list = if other.is_empty() { other } else { list };
+            Ok(list.iter().enumerate().map(pair).collect())
         },
     ),
     FunctionRow::new(
@@ -170,7 +175,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         LIST,
         "the distinct elements of two lists",
         |args| {
-            with_lists("apoc.coll.union", args, |list, other| {
+            with_either("apoc.coll.union", args, |list, other| {
                 distinct(&[list, other].concat()).into()
             })
         },
@@ -181,7 +186,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         LIST,
         "the elements of two lists",
         |args| {
-            with_lists("apoc.coll.unionAll", args, |list, other| {
+            with_either("apoc.coll.unionAll", args, |list, other| {
                 [list, other].concat().into()
             })
         },
@@ -192,10 +197,11 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         LIST,
         "the distinct elements that are in both lists",
         |args| {
-            with_lists("apoc.coll.intersection", args, |list, other| {
-                let known = Counted::of(other);
-                filtered(distinct(list), |value| known.has(value))
-            })
+            let Some((list, other)) = both("apoc.coll.intersection", args)? else {
+                return Ok(Value::empty_list());
+            };
+            let known = Counted::of(other);
+            Ok(filtered(distinct(list), |value| known.has(value)))
         },
     ),
     FunctionRow::new(
@@ -216,7 +222,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         LIST,
         "the distinct elements that are in one of the lists only",
         |args| {
-            with_lists("apoc.coll.disjunction", args, |list, other| {
+            with_either("apoc.coll.disjunction", args, |list, other| {
                 let (first, second) = (Counted::of(list), Counted::of(other));
                 filtered(distinct(&[list, other].concat()), |value| {
                     first.has(value) != second.has(value)
@@ -274,7 +280,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         LIST,
         "the distinct elements that occur several times",
         |args| {
-            with_list("apoc.coll.duplicates", args, |list| {
+            with_list_or("apoc.coll.duplicates", args, Value::empty_list(), |list| {
                 let known = Counted::of(list);
                 filtered(distinct(list), |value| known.count(value) > 1)
             })
@@ -333,11 +339,13 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         Kind::Any,
         "whether two lists have the same elements, each as often",
         |args| {
-            with_lists("apoc.coll.isEqualCollection", args, |list, other| {
-                let (first, second) = (Counted::of(list), Counted::of(other));
-                let same = |value: &Value| first.count(value) == second.count(value);
-                (list.len() == other.len() && list.iter().all(same)).into()
-            })
+            let function = "apoc.coll.isEqualCollection";
+            let Some((list, other)) = both(function, args)? else {
+                return Ok(args.iter().all(Value::is_null).into());
+            };
+            let (first, second) = (Counted::of(list), Counted::of(other));
+            let same = |value: &Value| first.count(value) == second.count(value);
+            Ok((list.len() == other.len() && list.iter().all(same)).into())
         },
     ),
     FunctionRow::new(
@@ -385,6 +393,40 @@ fn with_list(
     Ok(list.map_or(Value::Null, body))
 }
 
+/// Like [`with_list`]; null as the list gives `otherwise`.
+fn with_list_or(
+    function: &'static str,
+    args: &[Value],
+    otherwise: Value,
+    body: impl FnOnce(&[Value]) -> Value,
+) -> Result<Value> {
+    let list = Arguments::new(function, args).list(0)?;
+    Ok(list.map_or(otherwise, body))
+}
+
+/// Two lists; none if one is null.
+fn both<'a>(
+    function: &'static str,
+    args: &'a [Value],
+) -> Result<Option<(&'a [Value], &'a [Value])>> {
+    let args = Arguments::new(function, args);
+    Ok(args.list(0)?.zip(args.list(1)?))
+}
+
+/// Calls `body` with two lists; if one is null, the other is the result.
+fn with_either(
+    function: &'static str,
+    args: &[Value],
+    body: impl FnOnce(&[Value], &[Value]) -> Value,
+) -> Result<Value> {
+    let args = Arguments::new(function, args);
+    Ok(match (args.list(0)?, args.list(1)?) {
+        (Some(list), Some(other)) => body(list, other),
+        (Some(_), None) => args.value(0).clone(),
+        (None, _) => args.value(1).clone(),
+    })
+}
+
 /// Calls `body` with two lists; a missing second one is empty.
 fn with_lists(
     function: &'static str,
@@ -412,11 +454,15 @@ fn numbers(
 
 fn stdev(args: &[Value]) -> Result<Value> {
     let corrected = Arguments::new("apoc.coll.stdev", args).boolean(1)?;
-    numbers("apoc.coll.stdev", args, |all| {
+    let deviation = numbers("apoc.coll.stdev", args, |all| {
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         let squares: f64 = all.iter().map(|number| (number - mean).powi(2)).sum();
         let degrees = all.len() - usize::from(corrected && all.len() > 1);
         (squares / degrees as f64).sqrt()
+    })?;
+    Ok(match deviation {
+        Value::Float(number) if (number as i64) as f64 == number => Value::Int(number as i64),
+        other => other,
     })
 }
 
@@ -548,7 +594,7 @@ fn flatten(args: &[Value]) -> Result<Value> {
 fn sort_maps(args: &[Value]) -> Result<Value> {
     let args = Arguments::new("apoc.coll.sortMaps", args);
     let (Some(list), Some(property)) = (args.list(0)?, args.text(1)?) else {
-        return Ok(Value::Null);
+        return Ok(Value::empty_list());
     };
     let (property, ascending) = match property.strip_prefix('^') {
         Some(property) => (property, true),
@@ -600,7 +646,9 @@ fn insert(
         return Ok(Value::Null);
     };
     let mut longer = list.to_vec();
-    if let Some(at) = place(args, longer.len())? {
+    if let Some(at) = place(args, longer.len())?
+        && !args.value(2).is_null()
+    {
         longer.splice(at..at, values(args.value(2)));
     }
     Ok(longer.into())
@@ -612,8 +660,10 @@ fn set(args: &[Value]) -> Result<Value> {
         return Ok(Value::Null);
     };
     let mut changed = list.to_vec();
+    // Null leaves the list as it is.
     if let Some(at) = place(args, changed.len())?
         && let Some(element) = changed.get_mut(at)
+        && !args.value(2).is_null()
     {
         *element = args.value(2).clone();
     }

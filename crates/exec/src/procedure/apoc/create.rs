@@ -58,7 +58,10 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
         |args, call| {
             let labels = labels("apoc.create.nodes", args, 0, call)?;
             for properties in list(args, 1) {
-                let properties = properties.as_map().cloned().unwrap_or_default();
+                let properties = properties.as_map().cloned().ok_or_else(|| {
+                    let why = format!("the properties must be maps, not {}", shown(properties));
+                    invalid("apoc.create.nodes", why)
+                })?;
                 let node = create_node(call, &labels, properties)?;
                 call.emit(vec![node])?;
             }
@@ -144,6 +147,13 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
         "sets properties of nodes; null removes one",
         |args, call| {
             let (keys, values) = (list(args, 1), list(args, 2));
+            if keys.len() != values.len() {
+                let (keys, values) = (keys.len(), values.len());
+                return Err(invalid(
+                    "apoc.create.setProperties",
+                    format!("{keys} keys and {values} values: give as many values as keys"),
+                ));
+            }
             for node in nodes("apoc.create.setProperties", args)? {
                 for (key, value) in keys.iter().zip(values) {
                     let key = key.as_str().ok_or_else(|| {
@@ -357,6 +367,12 @@ fn both(first: &Map, second: Map) -> Map {
 fn merge_node(procedure: &'static str, args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     let (identity, created, matched) = (map(args, 1), map(args, 2), map(args, 3));
     check_identity(procedure, &identity)?;
+    if identity.is_empty() {
+        return Err(invalid(
+            procedure,
+            "no property identifies the node: give at least one in the second argument",
+        ));
+    }
     let labels = labels(procedure, args, 0, call)?;
     let found = find_nodes(call, &labels, &identity)?;
     if found.is_empty() {

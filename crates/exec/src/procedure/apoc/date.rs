@@ -41,13 +41,13 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
         "the time of a text, by a pattern, in a unit since 1970",
         |args| {
             let args = Arguments::new("apoc.date.parse", args);
-            let Some(text) = args.text(0)? else {
+            let Some(text) = args.text(0)?.filter(|text| !text.trim().is_empty()) else {
                 return Ok(Value::Null);
             };
             let pattern = args.text(2)?.unwrap_or(DEFAULT_PATTERN);
             let at = parse(args, text, pattern, &time_zone(args, 3)?)?;
             let unit = unit(args, 1)?;
-            Ok(Value::Int(at.timestamp().as_millisecond().div_euclid(unit)))
+            Ok(Value::Int(at.timestamp().as_millisecond() / unit))
         },
     ),
     FunctionRow::new(
@@ -218,6 +218,9 @@ fn is_iso_date_time(name: &str) -> bool {
     )
 }
 
+/// Most repetitions of a letter in a pattern: as many digits as the year and fractions have in Java.
+const MAX_REPEATED: usize = 19;
+
 /// One part of a pattern: a letter and how often it is repeated, or a text.
 enum Part {
     Field(char, usize),
@@ -308,6 +311,11 @@ fn format(args: Arguments<'_>, at: &Zoned, pattern: &str) -> Result<String> {
             Part::Text(part) => {
                 text.push_str(&part);
                 continue;
+            }
+            Part::Field(letter, count) if count > MAX_REPEATED => {
+                return Err(args.invalid(format!(
+                    "the letter `{letter}` is repeated {count} times in the format: at most {MAX_REPEATED}"
+                )));
             }
             Part::Field(letter, count) => (letter, count),
         };

@@ -156,16 +156,17 @@ fn links(
     for node in 0..neighbours.len() {
         let mut types_of_node = BTreeSet::new();
         for row in neighbours.of(node) {
+            let other_labels = labels.of(at);
+            at += 1;
             let Some(name) = catalog.type_name(row.type_id) else {
                 continue;
             };
             let facts = found.entry(name.clone()).or_default();
             facts.count += 1;
-            facts.others.extend(label_names(catalog, labels.of(at)));
+            facts.others.extend(label_names(catalog, other_labels));
             if types_of_node.insert(name) {
                 facts.nodes += 1;
             }
-            at += 1;
         }
     }
     Ok(())

@@ -39,8 +39,16 @@ fn check(cases: Vec<(&str, Vec<Value>, Value)>) {
 fn collections() {
     let odd = || ints(&[1, 3, 5, 7, 9]);
     check(vec![
-        ("apoc.coll.sum", vec![ints(&[1, 2, 3, 4, 5])], 15.0.into()),
-        ("apoc.coll.avg", vec![ints(&[1, 2, 3, 4, 5])], 3.0.into()),
+        (
+            "apoc.coll.sum",
+            vec![ints(&[1, 2, 3, 4, 5])],
+            15.0_i64.into(),
+        ),
+        (
+            "apoc.coll.avg",
+            vec![ints(&[1, 2, 3, 4, 5])],
+            3.0_i64.into(),
+        ),
         ("apoc.coll.sumLongs", vec![ints(&[1, 2])], 3_i64.into()),
         ("apoc.coll.min", vec![odd()], 1_i64.into()),
         ("apoc.coll.max", vec![odd()], 9_i64.into()),
@@ -556,4 +564,70 @@ fn a_predicate_that_holds_fails_with_its_message() {
     );
     let error = call(name, &args(true)).expect_err("it holds");
     assert_eq!(error.to_string(), "Ann has 3, 100%");
+}
+
+#[test]
+fn null_as_a_list() {
+    let one = || ints(&[1]);
+    let null = || Value::Null;
+    check(vec![
+        (
+            "apoc.coll.contains",
+            vec![null(), 1_i64.into()],
+            false.into(),
+        ),
+        ("apoc.coll.containsAll", vec![null(), one()], false.into()),
+        ("apoc.coll.containsAll", vec![one(), null()], false.into()),
+        (
+            "apoc.coll.indexOf",
+            vec![null(), 1_i64.into()],
+            Value::Int(-1),
+        ),
+        ("apoc.coll.sort", vec![null()], ints(&[])),
+        ("apoc.coll.duplicates", vec![null()], ints(&[])),
+        ("apoc.coll.union", vec![null(), one()], one()),
+        ("apoc.coll.union", vec![one(), null()], one()),
+        ("apoc.coll.unionAll", vec![null(), one()], one()),
+        ("apoc.coll.disjunction", vec![one(), null()], one()),
+        ("apoc.coll.intersection", vec![one(), null()], ints(&[])),
+        ("apoc.coll.subtract", vec![null(), one()], null()),
+        ("apoc.coll.zip", vec![one(), null()], null()),
+        ("apoc.coll.zip", vec![one(), ints(&[])], ints(&[])),
+        (
+            "apoc.coll.isEqualCollection",
+            vec![null(), null()],
+            true.into(),
+        ),
+        (
+            "apoc.coll.isEqualCollection",
+            vec![null(), one()],
+            false.into(),
+        ),
+        ("apoc.coll.set", vec![one(), 0_i64.into(), null()], one()),
+        ("apoc.coll.insert", vec![one(), 0_i64.into(), null()], one()),
+        ("apoc.coll.stdev", vec![ints(&[10, 12, 23])], Value::Int(7)),
+        ("apoc.date.parse", vec![" ".into()], null()),
+    ]);
+}
+
+#[test]
+fn work_that_no_timeout_ends_is_refused() {
+    let refused = |name: &str, arguments: &[Value]| {
+        let error = call(name, arguments).expect_err("it is refused");
+        error.to_string()
+    };
+    let long = |count: usize| Value::from("ab ".repeat(count));
+    let distance = refused("apoc.text.distance", &[long(10_000), long(10_000)]);
+    assert!(
+        distance.contains("texts of 30000 and 30000 bytes"),
+        "{distance}"
+    );
+    let slug = refused("apoc.text.slug", &[long(10_000), long(10_000)]);
+    assert!(slug.contains("900000000 bytes"), "{slug}");
+    let texts: Value = (0..10_000).map(Value::Int).collect();
+    let joined = refused("apoc.text.join", &[texts, long(10_000)]);
+    assert!(joined.contains("300000000 bytes"), "{joined}");
+    let pattern = Value::from("d".repeat(70_000));
+    let dated = refused("apoc.date.format", &[0_i64.into(), "ms".into(), pattern]);
+    assert!(dated.contains("is repeated 70000 times"), "{dated}");
 }

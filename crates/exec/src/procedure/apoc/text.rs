@@ -50,6 +50,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
                 return Ok(Value::Null);
             };
             let texts: Vec<String> = texts.iter().map(plain_text).collect();
+            allowed(args, delimiter.len().saturating_mul(texts.len()))?;
             Ok(texts.join(delimiter).into())
         },
     ),
@@ -124,6 +125,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
             let (Some(text), Some(delimiter)) = (args.text(0)?, args.text(1)?) else {
                 return Ok(Value::Null);
             };
+            allowed(args, delimiter.len().saturating_mul(text.len()))?;
             Ok(slug(text.trim(), delimiter).into())
         },
     ),
@@ -283,27 +285,45 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
                 .ok_or_else(|| args.invalid("the text is not the Base64 of a text"))
         },
     ),
-    of_texts!(
+    FunctionRow::new(
         "apoc.text.distance",
+        "text1: STRING?, text2: STRING?",
+        Kind::Any,
         "the Levenshtein distance of two texts",
-        |first, second| Value::Int(levenshtein(first, second) as i64)
+        |args| {
+            let distance = distance(Arguments::new("apoc.text.distance", args))?;
+            Ok(distance.map(|distance| distance as i64).into())
+        },
     ),
-    of_texts!(
+    FunctionRow::new(
         "apoc.text.levenshteinDistance",
+        "text1: STRING?, text2: STRING?",
+        Kind::Any,
         "the Levenshtein distance of two texts",
-        |first, second| Value::Int(levenshtein(first, second) as i64)
+        |args| {
+            let distance = distance(Arguments::new("apoc.text.levenshteinDistance", args))?;
+            Ok(distance.map(|distance| distance as i64).into())
+        },
     ),
-    of_texts!(
+    FunctionRow::new(
         "apoc.text.levenshteinSimilarity",
+        "text1: STRING?, text2: STRING?",
+        Kind::Any,
         "the Levenshtein distance of two texts as a similarity from 0 to 1",
-        |first, second| {
-            let longest = first.chars().count().max(second.chars().count());
-            let distance = levenshtein(first, second) as f64;
-            Value::Float(match longest {
+        |args| {
+            let args = Arguments::new("apoc.text.levenshteinSimilarity", args);
+            let Some(distance) = distance(args)? else {
+                return Ok(Value::Null);
+            };
+            let length = |at| {
+                args.text(at)
+                    .map(|text| text.map_or(0, |text| text.chars().count()))
+            };
+            Ok(Value::Float(match length(0)?.max(length(1)?) {
                 0 => 1.0,
-                longest => 1.0 - distance / longest as f64,
-            })
-        }
+                longest => 1.0 - distance as f64 / longest as f64,
+            }))
+        },
     ),
     of_texts!(
         "apoc.text.hammingDistance",
@@ -399,7 +419,8 @@ fn padded(args: Arguments<'_>, join: impl FnOnce(String, &str) -> String) -> Res
     };
     let count = usize::try_from(count).unwrap_or(0);
     let missing = count.saturating_sub(text.chars().count());
-    allowed(args, missing)?;
+    let longest = delimiter.chars().map(char::len_utf8).max().unwrap_or(0);
+    allowed(args, missing.saturating_mul(longest))?;
     let padding = delimiter.chars().cycle().take(missing).collect();
     Ok(join(padding, text).into())
 }
@@ -503,6 +524,24 @@ fn of_base64(text: &str) -> Option<Vec<u8>> {
         }
     }
     Some(bytes)
+}
+
+/// The longest product of the lengths of two texts whose distance is computed: about a second, which no timeout ends.
+const MAX_DISTANCE_STEPS: usize = 200_000_000;
+
+/// The Levenshtein distance of the two arguments; none if one is null.
+fn distance(args: Arguments<'_>) -> Result<Option<usize>> {
+    let (Some(first), Some(second)) = (args.text(0)?, args.text(1)?) else {
+        return Ok(None);
+    };
+    let (lengths, most) = ((first.len(), second.len()), MAX_DISTANCE_STEPS);
+    if lengths.0.saturating_mul(lengths.1) > most {
+        return Err(args.invalid(format!(
+            "texts of {} and {} bytes are too long to be compared: the product is at most {most}",
+            lengths.0, lengths.1
+        )));
+    }
+    Ok(Some(levenshtein(first, second)))
 }
 
 /// The number of insertions, deletions and replacements between two texts (Wagner and Fischer), with one row of the
