@@ -27,9 +27,11 @@ pub(super) fn io_error(path: &Path, error: &io::Error) -> LogError {
             LogError::Unavailable(what)
         }
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => LogError::Damaged(what),
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => LogError::Refused(
-            format!("{what}: open the database for reading only, or as a user who may write to it"),
-        ),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            LogError::Refused(format!(
+                "{what}: open the database for reading only, or as a user with the right to write to it"
+            ))
+        }
         io::ErrorKind::StorageFull => LogError::Refused(format!("{what}: free some space")),
         _ => LogError::Refused(what),
     }

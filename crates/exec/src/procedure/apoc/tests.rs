@@ -42,12 +42,12 @@ fn collections() {
         (
             "apoc.coll.sum",
             vec![ints(&[1, 2, 3, 4, 5])],
-            15.0_i64.into(),
+            15.0_f64.into(),
         ),
         (
             "apoc.coll.avg",
             vec![ints(&[1, 2, 3, 4, 5])],
-            3.0_i64.into(),
+            3.0_f64.into(),
         ),
         ("apoc.coll.sumLongs", vec![ints(&[1, 2])], 3_i64.into()),
         ("apoc.coll.min", vec![odd()], 1_i64.into()),
