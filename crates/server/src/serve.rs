@@ -70,6 +70,12 @@ impl ServeOptions {
     }
 }
 
+/// The signals that stop a server.
+struct StopSignals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
 /// A running server.
 pub struct RunningServer {
     core: Arc<Core>,
@@ -388,24 +394,32 @@ impl RunningServer {
         self.setup_token.as_deref()
     }
 
-    /// Waits for SIGTERM or SIGINT.
-    pub fn wait_for_signal(&self) -> Result<()> {
+    /// Handles SIGTERM and SIGINT from now on: without it they end the process at once.
+    fn handle_signals(&self) -> Result<StopSignals> {
+        use tokio::signal::unix::{SignalKind, signal};
         let Some(runtime) = &self.runtime else {
-            return Ok(());
+            return Err(ServerError::Unavailable("the server has stopped".into()));
         };
-        runtime.block_on(async {
-            use tokio::signal::unix::{SignalKind, signal};
-            let failed = |error: std::io::Error| {
-                ServerError::Unavailable(format!("signals cannot be handled: {error}"))
-            };
-            let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-            let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            Ok(())
+        let _entered = runtime.enter();
+        let failed = |error: std::io::Error| {
+            ServerError::Unavailable(format!("signals cannot be handled: {error}"))
+        };
+        Ok(StopSignals {
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
         })
+    }
+
+    /// Waits for one of them.
+    fn wait_for(&self, signals: &mut StopSignals) {
+        if let Some(runtime) = &self.runtime {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = signals.terminate.recv() => {}
+                    _ = signals.interrupt.recv() => {}
+                }
+            });
+        }
     }
 
     /// Waits for running requests, then closes everything. Acknowledged commits are on disk afterwards.
@@ -442,6 +456,8 @@ impl Drop for RunningServer {
 pub fn run(options: ServeOptions) -> Result<()> {
     let config = options.config.clone();
     let server = start(options)?;
+    // Before it says that it is ready: who reads that may stop it immediately.
+    let mut signals = server.handle_signals()?;
     let scheme = if config.tls.is_some() {
         "https"
     } else {
@@ -486,7 +502,7 @@ pub fn run(options: ServeOptions) -> Result<()> {
              curl {url}/v1/setup -H 'Content-Type: application/json' -d '{{\"token\": \"{token}\", \"user\": \"admin\", \"password\": \"…\"}}'\n"
         );
     }
-    server.wait_for_signal()?;
+    server.wait_for(&mut signals);
     tracing::info!("the server is shutting down: waiting for running requests");
     server.stop()?;
     tracing::info!("the server has stopped");
