@@ -18,16 +18,25 @@ pub const COUNTED: &str = "Counted";
 /// Documents, by collection and key.
 pub type Documents = BTreeMap<(String, i64), BTreeMap<String, Value>>;
 
+/// A document, by collection and key.
+pub type DocumentKey = (String, i64);
+
+/// The pairs of a bucket with one value a key: the value, and when it expires.
+pub type BucketPairs = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+
+/// The pairs of a bucket with several values a key.
+pub type MultiPairs = BTreeSet<(Vec<u8>, Vec<u8>)>;
+
 /// The content of a database.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
     pub documents: Documents,
     /// Relationships: type, and the documents at the ends, with how many there are.
-    pub links: BTreeMap<(String, (String, i64), (String, i64)), u64>,
+    pub links: BTreeMap<(String, DocumentKey, DocumentKey), u64>,
     /// Buckets with one value a key: the value, and when it expires.
-    pub buckets: BTreeMap<String, BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>>,
+    pub buckets: BTreeMap<String, BucketPairs>,
     /// Buckets with several values a key.
-    pub multis: BTreeMap<String, BTreeSet<(Vec<u8>, Vec<u8>)>>,
+    pub multis: BTreeMap<String, MultiPairs>,
     /// Gapless sequences.
     pub sequences: BTreeMap<(String, String), u64>,
     /// Counters and sets, by the key of their node.

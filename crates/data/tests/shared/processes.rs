@@ -55,8 +55,10 @@ impl SharedDatabase {
 
     /// Opens it in one more process.
     pub fn open(&self) -> DataStore {
-        let mut options = SharedOptions::default();
-        options.follow = self.follows;
+        let options = SharedOptions {
+            follow: self.follows,
+            ..SharedOptions::default()
+        };
         let log = Arc::new(self.log.clone());
         let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::shared(log, options).expect("opened"));
         let locks = ProcessLocks::join(&self.locks()).expect("joined");

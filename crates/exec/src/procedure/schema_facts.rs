@@ -128,12 +128,15 @@ pub(super) fn each_node(
     Ok(())
 }
 
+/// Called with a relationship, its content, and the labels of its ends.
+type VisitRelationship<'v> = dyn FnMut(&RelRow, &RelationshipContent, [&[LabelId]; 2]) + 'v;
+
 /// Visits the relationships of a type, or all, at most `most`.
 pub(super) fn each_relationship(
     call: &mut CallContext<'_>,
     rel_type: Option<TypeId>,
     most: usize,
-    visit: &mut dyn FnMut(&RelRow, &RelationshipContent, [&[LabelId]; 2]),
+    visit: &mut VisitRelationship<'_>,
 ) -> Result<()> {
     let (mut after, mut left) = (None, most);
     let (mut rows, mut contents) = (Vec::new(), Vec::new());
