@@ -152,7 +152,7 @@ fn write_until_killed() {
     let mut acknowledged = fs::File::create(acknowledged).expect("a file");
     let mut counts = 0..;
     loop {
-        // Now and then a writer appends so many without a sync that it becomes the favoured one.
+        // Now and then a writer appends enough records without a sync to become the favoured one.
         let records = match random.below(20) {
             0 => 200,
             _ => 1,

@@ -96,7 +96,7 @@ pub trait Backend: Send + Sync + 'static {
     /// version. Returns [`StorageError::CommitUnknown`] if the outcome cannot be determined.
     fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError>;
     /// Applies a group that is in a shared log, where `after` is the place behind it, and publishes its last version.
-    /// The engine writes no log of its own. `commits` may be empty: then only the place moves.
+    /// The engine writes nothing to another log. `commits` may be empty: then only the place moves.
     ///
     /// # Errors
     /// After any error the engine is incomplete and must be opened again.

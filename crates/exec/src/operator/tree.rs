@@ -151,7 +151,7 @@ impl Child {
 
     /// Like [`Child::pull`], with rows multiplied out and at least one row.
     pub(crate) fn pull_flat(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        // An empty chunk is no end: a filter may reject a whole chunk.
+        // An empty chunk does not end the input: a filter may reject a whole chunk.
         while let Some(mut chunk) = self.pull(cx)? {
             chunk.flatten();
             if !chunk.is_empty() {

@@ -317,7 +317,7 @@ impl System {
         let mut known = self.cache.write();
         // Another thread may have read them by now.
         if version.is_none() || known.version < version {
-            // If they cannot be read, nobody is known, rather than a user or token that may have been removed.
+            // If they cannot be read, no user or token is known: one of them may have been removed.
             *known = Cache::read(&self.db).unwrap_or_else(|error| {
                 tracing::error!(%error, "users and tokens cannot be read");
                 Cache::default()

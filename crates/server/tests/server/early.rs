@@ -33,7 +33,7 @@ impl<'s> Keeping<'s> {
         stream
             .write_all(head.as_bytes())
             .unwrap_or_else(|error| panic!("{head}: {error}"));
-        // The body is a packet of its own, which the server may see only after it has answered.
+        // The body is a separate packet, which the server may see only after it has answered.
         std::thread::sleep(Duration::from_millis(5));
         stream
             .write_all(body)

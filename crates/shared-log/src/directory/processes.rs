@@ -2,7 +2,7 @@
 //! log works for processes that found no free entry.
 //!
 //! An entry belongs to the process that has changed its first word from free to a claim, and then from its claim to its
-//! number. The entry of a process that was killed is taken when there is no other. One that was killed between the two
+//! number. The entry of a killed process is reused when all are in use. One that was killed between the two
 //! changes leaves its claim until all processes have closed the log.
 
 use std::sync::atomic::{
@@ -38,7 +38,7 @@ pub struct LogProcess {
 pub(super) struct Entry(usize);
 
 impl Entry {
-    /// Enters this process into the list; `None` if there is no free entry.
+    /// Enters this process into the list; `None` if all entries are in use.
     pub(super) fn new(page: &Page, kind: &str) -> Option<Self> {
         let id = ProcessId::current();
         let claim = CLAIM | (random() << 32) | u64::from(id.pid);

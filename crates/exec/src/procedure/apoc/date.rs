@@ -210,7 +210,7 @@ fn named_pattern(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a name stands for the format of ISO 8601 with as many digits as the time has.
+/// Whether a name means the format of ISO 8601 with as many digits as the time has.
 fn is_iso_date_time(name: &str) -> bool {
     matches!(
         name.to_ascii_lowercase().as_str(),

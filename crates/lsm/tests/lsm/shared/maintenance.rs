@@ -117,7 +117,7 @@ fn a_copy_knows_nothing_of_later_trims() {
     assert_sound(&copy);
 }
 
-/// A process that only reads asks nobody for a flush, also if the log has more than its memtables take.
+/// A process that only reads requests no flush, even if the log has more than its memtables take.
 #[test]
 fn a_reader_writes_nothing_however_much_it_applies() {
     let folder = tempfile::tempdir().expect("a folder");

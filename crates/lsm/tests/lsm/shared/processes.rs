@@ -285,7 +285,7 @@ fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
 }
 
 /// While the maintainer is stopped, the others commit and read, and do not take over: it would continue with what it
-/// knows. When it goes on it flushes for them; when it is killed another process takes over.
+/// knows. When it continues, it flushes for them; when it is killed, another process takes over.
 #[test]
 fn a_stopped_maintainer_keeps_the_tables() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -127,7 +127,7 @@ impl Engine for InTurns {
                 }
             }
         }
-        let mut sum = sum.ok_or_else(|| StorageError::Invalid("there is no engine".to_owned()))?;
+        let mut sum = sum.ok_or_else(|| StorageError::Invalid("no engine is open".to_owned()))?;
         sum.commits -= self.commits_before;
         Ok(sum)
     }
