@@ -160,7 +160,7 @@ fn patched(log: &mut Log, live: &mut Live) -> Result<Built> {
     let mut command = workspace::cargo();
     command.arg("test").arg("--manifest-path").arg(manifest);
     command.arg("--target-dir").arg(workspace::target_dir());
-    command.args(mutants::BUILT);
+    command.args(mutants::built()?);
     run_tests_build(command, log, live)
 }
 

@@ -29,29 +29,6 @@ const CRATES: [&str; 11] = [
     "replication",
 ];
 
-/// What is built of the copy.
-pub const BUILT: &[&str] = &[
-    "--package",
-    "isomer-lsm",
-    "--package",
-    "isomer-layout",
-    "--package",
-    "isomer-data",
-    "--package",
-    "isomer-replication",
-    "--package",
-    "isomer-shared-log",
-    "--package",
-    "isomer-storage",
-    "--lib",
-    "--test",
-    "simdisk",
-    "--test",
-    "nodes",
-    "--test",
-    "shared",
-];
-
 /// Brings the copy up to date and returns its manifest. Files that do not change keep their time, so that cargo builds
 /// only what changed.
 pub fn make() -> Result<PathBuf> {

@@ -15,9 +15,9 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 
-pub use self::copy::{BUILT, make};
+pub use self::copy::make;
 use self::patch::{Fault, Source, TestName};
-use crate::{context::Context, tally::Tally, workspace};
+use crate::{context::Context, tally::Tally, test_program::LIBRARY, workspace};
 
 /// The folder of the patches, with one folder per crate.
 const FOLDER: &str = "tests/mutants";
@@ -110,6 +110,27 @@ fn problem(fault: &Fault, error: &anyhow::Error) -> String {
     )
 }
 
+/// What of the copy is built, as arguments of `cargo test`: the test programs that the patches name.
+pub fn built() -> Result<Vec<String>> {
+    let faults = faults()?;
+    let tests = faults.iter().map(|fault| &fault.found_by);
+    Ok(arguments(tests))
+}
+
+fn arguments<'a>(tests: impl Iterator<Item = &'a TestName>) -> Vec<String> {
+    let (mut packages, mut targets) = (BTreeSet::new(), BTreeSet::new());
+    for test in tests {
+        packages.insert(&*test.package);
+        targets.insert(&*test.target);
+    }
+    let packages = packages.into_iter().flat_map(|name| ["--package", name]);
+    let targets = targets.into_iter().flat_map(|name| match name {
+        LIBRARY => vec![LIBRARY],
+        name => vec!["--test", name],
+    });
+    packages.chain(targets).map(str::to_owned).collect()
+}
+
 /// For `cargo xtask tidy`: patches that do not apply.
 pub fn find_outdated() -> Result<Vec<String>> {
     Ok(planted(&faults()?)?.problems)
@@ -176,6 +197,31 @@ fn run(context: &mut Context<'_>, test: &TestName, fault: Option<&Fault>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_named_test_program_is_built() {
+        let name = |package: &str, target: &str| TestName {
+            package: package.to_owned(),
+            target: target.to_owned(),
+            path: "a::test".to_owned(),
+            environment: Vec::new(),
+        };
+        let tests = [
+            name("b", "--lib"),
+            name("a", "simdisk"),
+            name("b", "simdisk"),
+        ];
+        let expected = [
+            "--package",
+            "a",
+            "--package",
+            "b",
+            "--lib",
+            "--test",
+            "simdisk",
+        ];
+        assert_eq!(arguments(tests.iter()), expected);
+    }
 
     #[test]
     fn a_fault_is_named_after_its_file() {
