@@ -116,6 +116,8 @@ const SNIPPETS: Completion[] = [
 
 /** Labels after `(n:`, types after `[r:`, properties after `n.`, and otherwise keywords, functions and variables. */
 export function complete(context: CompletionContext): CompletionResult | null {
+  // Typing opens the list after a delay: by then the user may have run the statement.
+  if (!context.explicit && context.view && !context.view.hasFocus) return null;
   const known = catalog.current;
   const before = context.state.sliceDoc(Math.max(0, context.pos - 400), context.pos);
   const word = /[\p{L}\p{N}_]*$/u.exec(before)![0];
