@@ -159,6 +159,21 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// what is durable, and a later success does not cover writes from before the error.
     fn sync(&self) -> io::Result<()>;
 
+    /// Maps the `bytes` at `offset` into memory, so that writing to them needs no system call. They have a place on the
+    /// disk from then on. `None` if this disk does not map files, or could run out of space in a later write to them.
+    ///
+    /// What is written there is seen by every `read_at`, and covered by [`DiskFile::sync`]. No process may shorten the
+    /// file to less than the mapped part while it is mapped: the operating system ends a process that writes to memory
+    /// whose part of the file is gone.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before the bytes do, `StorageFull` if there is no space for them, and those of
+    /// the file system.
+    fn map(&self, offset: u64, bytes: usize) -> io::Result<Option<Box<dyn FileMapping>>> {
+        let _ = (offset, bytes);
+        Ok(None)
+    }
+
     /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
@@ -201,4 +216,17 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         }
         Ok(())
     }
+}
+
+/// A part of a file that is mapped into memory for writing.
+pub trait FileMapping: Send + fmt::Debug {
+    /// Writes all of `bytes` at `offset` of the file. If this process ends during the call, any part of them may be
+    /// written; if others write the same bytes at once, the file has a mix.
+    ///
+    /// # Errors
+    /// None on the real disk.
+    ///
+    /// # Panics
+    /// If the bytes are not within the mapped part.
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Call, Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode};
+use crate::{Call, Disk, DiskFile, FileMapping, Kind, Lock, LockError, LockMode, OpenMode};
 
 /// Decides whether a call fails, and how.
 pub type FaultHook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
@@ -177,5 +177,40 @@ impl DiskFile for FaultyFile {
     fn sync(&self) -> io::Result<()> {
         self.hooks
             .around(Call::Sync, &self.path, || self.file.sync())
+    }
+
+    /// Only the writes to the mapping can fail: without a mapping the caller writes as usual.
+    fn map(&self, offset: u64, bytes: usize) -> io::Result<Option<Box<dyn FileMapping>>> {
+        let mapping = self.file.map(offset, bytes)?;
+        Ok(mapping.map(|mapping| {
+            Box::new(FaultyMapping {
+                mapping,
+                path: self.path.clone(),
+                hooks: self.hooks.clone(),
+            }) as Box<dyn FileMapping>
+        }))
+    }
+}
+
+struct FaultyMapping {
+    mapping: Box<dyn FileMapping>,
+    path: PathBuf,
+    hooks: Hooks,
+}
+
+impl fmt::Debug for FaultyMapping {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FaultyMapping")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FileMapping for FaultyMapping {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.hooks.around(Call::Write, &self.path, || {
+            self.mapping.write_at(bytes, offset)
+        })
     }
 }

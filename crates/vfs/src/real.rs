@@ -7,7 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode, lock, platform};
+use crate::{
+    Disk, DiskFile, FileMapping, Kind, Lock, LockError, LockMode, OpenMode, lock, platform,
+};
 
 /// The real disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,5 +120,127 @@ impl DiskFile for RealFile {
     fn sync(&self) -> io::Result<()> {
         // `fdatasync` includes the length; timestamps need not be durable.
         self.0.sync_data()
+    }
+
+    fn map(&self, offset: u64, bytes: usize) -> io::Result<Option<Box<dyn FileMapping>>> {
+        let end = offset.saturating_add(bytes as u64);
+        let len = self.len()?;
+        if end > len {
+            let what = format!("bytes up to {end} are to be mapped, and the file has {len}");
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        let mapped = platform::system::map_for_writing(&self.0, offset, bytes)?;
+        Ok(mapped.map(|mapping| Box::new(RealMapping { mapping, offset }) as Box<dyn FileMapping>))
+    }
+}
+
+/// The part of a file from `offset` on.
+#[derive(Debug)]
+struct RealMapping {
+    mapping: platform::system::WriteMapping,
+    offset: u64,
+}
+
+impl FileMapping for RealMapping {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let start = offset.checked_sub(self.offset);
+        let start = start.and_then(|start| usize::try_from(start).ok());
+        let start = start.expect("bytes before the mapped part are not written");
+        self.mapping.write(bytes, start);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FaultyDisk;
+
+    /// A file of `len` bytes without a place on the disk.
+    fn sparse(folder: &Path, len: u64) -> Arc<dyn DiskFile> {
+        let path = folder.join("file");
+        let file = RealDisk.open(&path, OpenMode::Create).expect("a file");
+        file.set_len(len).expect("a hole");
+        file
+    }
+
+    #[test]
+    fn what_is_written_to_a_mapping_is_in_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = sparse(folder.path(), 300_000);
+        let other = RealDisk.open(&folder.path().join("file"), OpenMode::Read);
+        let other = other.expect("the file");
+        // The part begins and ends within a page of memory.
+        let (start, bytes) = (70_001, 150_000);
+        let before = file.stored_bytes().expect("a number");
+        let Some(mut mapping) = file.map(start, bytes).expect("it is mapped") else {
+            eprintln!("skipped: this file system does not overwrite in place");
+            return;
+        };
+        let after = file.stored_bytes().expect("a number");
+        assert!(
+            after >= before + bytes as u64,
+            "it has a place: {before} {after}"
+        );
+        let mut expected = vec![0; 300_000];
+        for (at, len) in [(70_001, 1), (70_002, 9000), (220_000, 1), (100_003, 0)] {
+            let content: Vec<u8> = (0..len).map(|byte| byte as u8 | 1).collect();
+            mapping.write_at(&content, at).expect("it is written");
+            expected[at as usize..][..len].copy_from_slice(&content);
+            let mut found = vec![0; expected.len()];
+            other.read_exact_at(&mut found, 0).expect("bytes");
+            assert!(found == expected, "{at}");
+        }
+        file.sync().expect("durable");
+        drop(file);
+        // The mapping lives on without the handle.
+        mapping.write_at(&[7], 70_001).expect("it is written");
+        let mut found = [0];
+        other.read_exact_at(&mut found, 70_001).expect("a byte");
+        assert_eq!(found, [7]);
+    }
+
+    #[test]
+    fn nothing_beyond_the_end_of_a_file_is_mapped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = sparse(folder.path(), 10_000);
+        for (offset, bytes) in [(0, 10_001), (9_000, 2_000), (u64::MAX, 2)] {
+            let refused = file.map(offset, bytes).expect_err("it is too long");
+            assert_eq!(refused.kind(), io::ErrorKind::UnexpectedEof, "{offset}");
+        }
+        assert_eq!(file.len().expect("a length"), 10_000);
+        let nothing = file.map(10_000, 0).expect("no error");
+        assert!(nothing.is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "within the mapping")]
+    fn a_write_beyond_a_mapping_panics() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = sparse(folder.path(), 10_000);
+        match file.map(1_000, 1_000).expect("no error") {
+            Some(mut mapping) => mapping.write_at(&[1; 2], 1_999).expect("not reached"),
+            None => panic!("the bytes are within the mapping that there is not"),
+        }
+    }
+
+    /// A fault of the disk below is one of its mappings, too.
+    #[test]
+    fn a_faulty_disk_fails_writes_to_mappings() {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(sparse(folder.path(), 10_000));
+        let disk = FaultyDisk::new(
+            Arc::new(RealDisk),
+            Arc::new(|call, _: &Path| match call {
+                crate::Call::Write => Err(io::ErrorKind::StorageFull.into()),
+                _ => Ok(()),
+            }),
+        );
+        let file = disk.open(&folder.path().join("file"), OpenMode::Write);
+        let mapping = file.and_then(|file| file.map(0, 100));
+        if let Some(mut mapping) = mapping.expect("no error") {
+            let failed = mapping.write_at(&[1], 0).expect_err("it is full");
+            assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
+        }
     }
 }
