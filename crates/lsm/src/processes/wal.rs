@@ -41,6 +41,8 @@ pub struct SharedWal {
     is_active: AtomicBool,
     activity: Mutex<Activity>,
     active: Condvar,
+    /// Signalled when the threads are to stop, and only then.
+    stopping: Condvar,
     /// Whether this process has not applied for long what is in the log: it does not maintain the tables then.
     pub lags: AtomicBool,
     /// Tables adopted from other processes, for statistics.
@@ -83,6 +85,7 @@ impl SharedWal {
             is_active: AtomicBool::new(false),
             activity: Mutex::default(),
             active: Condvar::new(),
+            stopping: Condvar::new(),
             lags: AtomicBool::new(false),
             adoptions: AtomicU64::new(0),
             tables_are_ahead: AtomicBool::new(false),
@@ -168,11 +171,12 @@ impl SharedWal {
         !activity.stop
     }
 
-    /// Waits, at most for `time`, until the threads are to stop.
+    /// Waits, at most for `time`, until the threads are to stop. Records that are applied do not end it: each commit
+    /// would wake the thread otherwise.
     pub fn pause(&self, time: Duration) {
         let mut activity = self.activity.lock();
         if !activity.stop {
-            self.active.wait_for(&mut activity, time);
+            self.stopping.wait_for(&mut activity, time);
         }
     }
 
@@ -180,6 +184,7 @@ impl SharedWal {
     pub fn stop(&self) {
         self.activity.lock().stop = true;
         self.active.notify_all();
+        self.stopping.notify_all();
     }
 
     /// Makes the records before the position `next` durable.
@@ -347,7 +352,42 @@ impl SharedWal {
 
 #[cfg(test)]
 mod tests {
+    use std::{path::Path, thread, time::Instant};
+
+    use isomer_shared_log::{LogId, MemoryLog};
+    use isomer_vfs::SimDisk;
+
     use super::*;
+
+    /// A thread that pauses between two looks sleeps while commits are applied, and ends at once when it has to.
+    #[test]
+    fn commits_do_not_end_a_pause() {
+        let log = Arc::new(MemoryLog::new(LogId(1), Duration::from_secs(60)));
+        let lease = Lease::new(Arc::new(SimDisk::new()), Path::new("database"));
+        let wal = SharedWal::new(log, None, lease, LogPoint::default());
+        let time = Duration::from_millis(60);
+        thread::scope(|scope| {
+            let pause = scope.spawn(|| {
+                let began = Instant::now();
+                wal.pause(time);
+                began.elapsed()
+            });
+            let mut next = 1;
+            while !pause.is_finished() {
+                next += 1;
+                let point = LogPoint { next, hash: 0 };
+                wal.note_applied(point, None, 0);
+                // The background thread takes note of each.
+                wal.is_active.store(false, Ordering::Release);
+                thread::yield_now();
+            }
+            let took = pause.join().expect("no panic");
+            assert!(took >= time, "{took:?}");
+            let long = scope.spawn(|| wal.pause(Duration::from_secs(60)));
+            wal.stop();
+            long.join().expect("it ends");
+        });
+    }
 
     #[test]
     fn times_of_the_window_are_kept() {
