@@ -11,6 +11,8 @@ use crate::{
 
 /// Bytes of records that a node reads in one call.
 const PAGE_BYTES: usize = 4 << 20;
+/// A larger buffer is not kept for the next record.
+const MAX_REUSED_BUFFER_BYTES: usize = 256 << 10;
 /// Marks of time in a grace period.
 const MARKS: u32 = 64;
 /// Knowledge of what is trimmed that is older than this part of the grace period is read anew.
@@ -129,7 +131,9 @@ pub struct Node<L, S> {
     last: RecordHash,
     /// A time at which there was no record at `next`; `None` if none is known.
     free_at: Option<Duration>,
-    /// Times, and the last record that was applied at each, for the grace period.
+    /// The bytes of the last record that was appended, for the next one.
+    buffer: Vec<u8>,
+    /// Times, and the last record that was applied, or acknowledged, at each, for the grace period.
     applied_at: VecDeque<(Duration, Position)>,
     /// Whether an error left the state incomplete.
     failed: bool,
@@ -137,8 +141,8 @@ pub struct Node<L, S> {
 
 /// How an attempt to append ended, certainly.
 enum Attempt {
-    /// The record is there, with this hash; it is to be applied.
-    Committed(RecordHash),
+    /// The record is there, with this hash, at this time; it is to be applied.
+    Committed(RecordHash, Duration),
     /// The record of another node is there, and has been applied.
     Taken,
 }
@@ -164,6 +168,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             next: next.max(1),
             last,
             free_at: None,
+            buffer: Vec::new(),
             applied_at: VecDeque::new(),
             failed: false,
             options,
@@ -304,8 +309,8 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
                 continue;
             }
             match self.append(content)? {
-                Attempt::Committed(hash) => {
-                    self.apply_own(hash, group, &validated)?;
+                Attempt::Committed(hash, now) => {
+                    self.apply_own(hash, now, group, &validated)?;
                     return Ok(validated.outcomes.into_iter().map(committed).collect());
                 }
                 // The transactions are valid only if they still are after what others committed.
@@ -347,18 +352,33 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             previous: self.last,
             content,
         };
-        let (bytes, hash) = record.encode(self.next);
         let nonce = record.nonce;
+        let mut bytes = std::mem::take(&mut self.buffer);
+        let hash = record.encode_to(self.next, &mut bytes);
+        let outcome = self.append_bytes(&bytes, hash, nonce);
+        if bytes.capacity() <= MAX_REUSED_BUFFER_BYTES {
+            self.buffer = bytes;
+        }
+        outcome
+    }
+
+    /// Appends a record, whose bytes, hash and nonce these are, at the next position.
+    fn append_bytes(
+        &mut self,
+        bytes: &[u8],
+        hash: RecordHash,
+        nonce: Nonce,
+    ) -> Result<Attempt, NodeError> {
         let mut may_be_there = false;
-        let mut attempts = self.attempts();
+        let mut began = self.options.time.now();
+        let mut attempts = Attempts::new(self.options.retry, began);
         loop {
-            let began = self.options.time.now();
-            let reason = match self.log.append(self.next, &bytes) {
+            let reason = match self.log.append(self.next, bytes) {
                 Ok(Append::Appended) => {
-                    self.check_fence()?;
+                    let now = self.check_fence()?;
                     // The record before was the last one when this call began.
                     self.free_at = Some(began);
-                    return Ok(Attempt::Committed(hash));
+                    return Ok(Attempt::Committed(hash, now));
                 }
                 // A log that repeats a request by itself says this of a record that it has appended.
                 Ok(Append::Taken) => {
@@ -386,13 +406,15 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
                     false => LogError::Unavailable(reason).into(),
                 });
             }
+            began = self.options.time.now();
         }
     }
 
-    /// Applies this node's record, which is in the log at the next position.
+    /// Applies this node's record, which is in the log at the next position; it was there at the time `now`.
     fn apply_own(
         &mut self,
         hash: RecordHash,
+        now: Duration,
         group: &[S::Transaction<'_>],
         validated: &Validated<S::Refused>,
     ) -> Result<(), NodeError> {
@@ -402,7 +424,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             let error = NodeError::Apply { at, reason };
             return Err(NodeError::CommitUnknown(error.to_string()));
         }
-        self.note_applied(hash);
+        self.note_applied(hash, now);
         Ok(())
     }
 
@@ -422,23 +444,24 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         let decoded = self.decode(bytes);
         let (record, hash) = decoded.map_err(|error| unknown(error.to_string()))?;
         if record.nonce == nonce {
-            self.check_fence()?;
-            return Ok(Some(Attempt::Committed(hash)));
+            let now = self.check_fence()?;
+            return Ok(Some(Attempt::Committed(hash, now)));
         }
         self.apply_record(record.content, hash)?;
         Ok(Some(Attempt::Taken))
     }
 
-    /// Refuses to acknowledge a record at a position that may have been trimmed, and forgotten, before.
-    fn check_fence(&mut self) -> Result<(), NodeError> {
+    /// Refuses to acknowledge a record at a position that may have been trimmed, and forgotten, before. Returns the time
+    /// when it looked.
+    fn check_fence(&mut self) -> Result<Duration, NodeError> {
         let now = self.options.time.now();
         let fresh_for = self.log.grace() / FRESH_PART;
         let is_fresh = |at| now.saturating_sub(at) <= fresh_for;
         if self.free_at.is_some_and(is_fresh) {
-            return Ok(());
+            return Ok(now);
         }
         match self.retried(|log| log.first()) {
-            Ok(first) if first <= self.next => Ok(()),
+            Ok(first) if first <= self.next => Ok(now),
             // It was trimmed before the append, or after it while this process was stopped.
             Ok(_) => Err(NodeError::CommitUnknown("its position is trimmed".into())),
             Err(error) => Err(NodeError::CommitUnknown(error.to_string())),
@@ -474,15 +497,16 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         let at = self.next;
         let applied = self.machine.apply(at, hash, content);
         applied.map_err(|reason| NodeError::Apply { at, reason })?;
-        self.note_applied(hash);
+        let now = self.options.time.now();
+        self.note_applied(hash, now);
         Ok(())
     }
 
-    /// The record at the next position, whose hash is `hash`, is applied.
-    fn note_applied(&mut self, hash: RecordHash) {
+    /// The record at the next position, whose hash is `hash`, is applied; every node could read it at the time `now`.
+    fn note_applied(&mut self, hash: RecordHash, now: Duration) {
         let at = self.next;
         (self.next, self.last) = (at + 1, hash);
-        let (now, grace) = (self.options.time.now(), self.log.grace());
+        let grace = self.log.grace();
         // Of the marks that are older than the grace period the last one is enough.
         while let Some(&(second, _)) = self.applied_at.get(1)
             && now.saturating_sub(second) >= grace
@@ -525,10 +549,6 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             ..
         } = &mut self.options;
         retry.call(&**time, || nonces() as u64, || call(&self.log))
-    }
-
-    fn attempts(&self) -> Attempts {
-        Attempts::new(self.options.retry, &*self.options.time)
     }
 
     /// Waits until the next attempt; returns whether there is one.

@@ -34,6 +34,7 @@ mod random;
 mod recovery;
 mod segment;
 mod segments;
+mod tail;
 #[cfg(test)]
 mod tests;
 

@@ -588,6 +588,43 @@ fn a_reader_writes_nothing() {
     });
 }
 
+/// Handles append by turns: each maps other parts of the segment, and makes the file longer by other steps. Records
+/// that are too large for that are between the others.
+#[test]
+fn handles_that_map_other_parts_append_by_turns() {
+    let folder = folder();
+    let with_step = |segment_bytes| DirectoryOptions {
+        segment_bytes,
+        ..DirectoryOptions::default()
+    };
+    // Steps of 5,000 bytes, of 100,000, and the largest one.
+    let handles = [5_000, 100_000, 64 << 20].map(|bytes| opened(folder.path(), &with_step(bytes)));
+    let lengths = [0, 1, 47, 300, 4_000, 30_000, 70_000, 200_000];
+    let record = |at: Position| {
+        let length = lengths[(at * 5 % 8) as usize];
+        (0..length)
+            .map(|byte| (at as usize * 31 + byte) as u8)
+            .collect::<Vec<u8>>()
+    };
+    let last = 200;
+    for at in 1..=last {
+        let handle = &handles[(at * 7 / 3 % 3) as usize];
+        assert_eq!(handle.append(at, &record(at)), Ok(Append::Appended), "{at}");
+        if at % 50 == 0 {
+            assert_eq!(handle.sync(at + 1), Ok(()));
+        }
+    }
+    let reader = opened(folder.path(), &read_only());
+    for log in handles.iter().chain([&reader]) {
+        for at in 1..=last {
+            assert!(log.read(at, 0) == Ok(vec![record(at)]), "{at}");
+        }
+        assert_eq!(log.end(), Ok(last + 1));
+    }
+    drop(handles);
+    assert_eq!(open(&folder).end(), Ok(last + 1));
+}
+
 /// The disk becomes full at any call, and an append that failed is not in the log.
 #[test]
 fn a_full_disk_loses_nothing() {

@@ -85,19 +85,16 @@ impl<B: Backend> Machine<B> {
         encoder: &mut GroupEncoder,
         first: Version,
     ) -> Vec<Result<(), Refusal>> {
-        let works: Vec<&Work<B>> = group
-            .iter()
-            .map(|change| match change {
-                Change::Commit(work) => *work,
-                Change::Load(_) | Change::Trim(_) => {
-                    unreachable!("loads and trims are alone in their group")
-                }
-            })
-            .collect();
-        let validation = self.state.validate(first, works.iter().copied());
+        let works = group.iter().map(|change| match change {
+            Change::Commit(work) => *work,
+            Change::Load(_) | Change::Trim(_) => {
+                unreachable!("loads and trims are alone in their group")
+            }
+        });
+        let validation = self.state.validate(first, works.clone());
         let mut commits = validation.commits.iter();
         let mut outcomes = Vec::with_capacity(group.len());
-        for (work, result) in works.iter().zip(validation.results) {
+        for (work, result) in works.zip(validation.results) {
             if result.is_ok() {
                 let commit = commits.next().expect("a commit for each valid member");
                 encoder.push(commit, LoggedFootprint::Granules(work.footprint.changed()));

@@ -80,9 +80,12 @@ impl<B: Backend> Shared<B> {
         let clock = options.clock.clone();
         let machine = Machine::new(state.clone(), history.clone(), clock.clone(), last);
         let random = options.random.clone();
+        let writer = random();
+        // Attempts of this node differ by the low half, and those of two nodes by the high one.
+        let high = u128::from(random()) << 64;
         let node_options = Options {
-            writer: random(),
-            nonces: Box::new(move || u128::from(random()) << 64 | u128::from(random())),
+            writer,
+            nonces: Box::new(move || high | u128::from(random())),
             time: options.time.clone(),
             retry: options.retry,
         };
@@ -136,7 +139,19 @@ impl<B: Backend> Shared<B> {
 
     /// Commits the group; returns one outcome per member.
     pub(crate) fn commit_group(&self, group: &[&Work<B>]) -> Vec<Result<Version, StorageError>> {
-        let changes: Vec<Change<'_, B>> = group.iter().map(|work| Change::Commit(work)).collect();
+        let (single, several);
+        let changes: &[Change<'_, B>] = match group {
+            // The usual case allocates nothing.
+            [work] => {
+                single = [Change::Commit(work)];
+                &single
+            }
+            _ => {
+                let all = group.iter().map(|work| Change::Commit(work));
+                several = all.collect::<Vec<_>>();
+                &several
+            }
+        };
         let mut results = Vec::with_capacity(group.len());
         let mut sync_to = None;
         let mut node = self.node.lock();
