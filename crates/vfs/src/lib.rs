@@ -2,7 +2,8 @@
 //! a disk.
 //!
 //! [`Disk`] is a file system, [`DiskFile`] an open file: positional reads and writes, lengths, syncs of files
-//! *and* of folders, renames, links, locks. [`RealDisk`] is the operating system's. [`SimDisk`] is an
+//! *and* of folders, renames, links, locks. A [`FileMapping`] is a part of a file in memory, which is written to without
+//! a system call. [`RealDisk`] is the operating system's. [`SimDisk`] is an
 //! in-memory disk that loses power at any call and then drops, tears or keeps unsynced writes,
 //! deterministically by seed. [`FaultyDisk`] injects errors into calls on either of them. [`Seal`] encrypts
 //! what is written to any of them, with keys that the database keeps wrapped in a file ([`keys`]). [`Time`]

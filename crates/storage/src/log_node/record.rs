@@ -189,17 +189,17 @@ impl GroupEncoder {
             count,
         } = self;
         let kind = if count == 0 { NOTE } else { GROUP };
-        let mut out = Vec::with_capacity(HEAD_BYTES);
-        out.extend_from_slice(&[GROUP_FORMAT, kind]);
+        bytes[..2].copy_from_slice(&[GROUP_FORMAT, kind]);
         let Watermarks {
             trimmed,
             without_entries,
         } = head.stream;
-        for number in [head.time_ms, head.first, trimmed, without_entries] {
-            out.extend_from_slice(&number.to_le_bytes());
+        let numbers = [head.time_ms, head.first, trimmed, without_entries];
+        let (words, end) = bytes[2..HEAD_BYTES].as_chunks_mut::<8>();
+        for (word, number) in words.iter_mut().zip(numbers) {
+            *word = number.to_le_bytes();
         }
-        out.extend_from_slice(&count.to_le_bytes());
-        bytes[..HEAD_BYTES].copy_from_slice(&out);
+        end.copy_from_slice(&count.to_le_bytes());
         (bytes, head)
     }
 }
