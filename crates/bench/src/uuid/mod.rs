@@ -8,7 +8,7 @@ use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use isomer_db::{
-    Database, EngineKind,
+    Database, EngineKind, Sharing,
     internals::{
         DatabaseInternals as _,
         data::{Durability, Engine, KeyRange, Order, Snapshot},
@@ -35,6 +35,8 @@ pub struct Options<'a> {
     pub scale: f64,
     /// The engine.
     pub engine: EngineKind,
+    /// How the databases are opened.
+    pub sharing: Sharing,
     /// The layers, in order.
     pub layers: &'a [Layer],
     /// Memory of the engine: cache and memtables together.
@@ -73,6 +75,7 @@ pub fn run(folder: &Path, options: Options<'_>, report: &mut dyn Report) -> Resu
 fn open(folder: &Path, options: Options<'_>, layer: Layer) -> Result<Box<dyn Subject>> {
     let db = Database::builder()
         .engine(options.engine)
+        .sharing(options.sharing)
         .cache_bytes(options.cache_bytes)
         .open(folder.join("db"))?;
     let engine = db.store()?.engine().clone();
