@@ -422,8 +422,9 @@ fn a_process_alone_appends_without_a_system_call() {
         return;
     };
     let calls: u64 = calls.parse().expect("a number");
-    // 2.5 MB in steps of 256 KiB.
-    assert!(calls <= 20, "{calls} calls for {RECORDS_ALONE} records");
+    // Zeros ahead of 2.5 MB, page by page.
+    let most = RECORDS_ALONE / 10;
+    assert!(calls <= most, "{calls} calls for {RECORDS_ALONE} records");
     let log = DirectoryLog::open(&log, &DirectoryOptions::default()).expect("it opens");
     assert_eq!(log.end(), Ok(RECORDS_ALONE + 101));
 }

@@ -174,6 +174,12 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// Writes `bytes` zeros at `offset`. A part of the file that is mapped later is best written by this call: see
+    /// [`RealDisk`](crate::RealDisk).
+    fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.write_all_at(&vec![0; bytes as usize], offset)
+    }
+
     /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)

@@ -154,6 +154,12 @@ impl DiskFile for FaultyFile {
         })
     }
 
+    fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.hooks.around(Call::Write, &self.path, || {
+            self.file.write_zeros(offset, bytes)
+        })
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.hooks
             .around(Call::List, &self.path, || self.file.len())

@@ -11,7 +11,14 @@ use crate::{
     Disk, DiskFile, FileMapping, Kind, Lock, LockError, LockMode, OpenMode, lock, platform,
 };
 
+/// Bytes that [`DiskFile::write_zeros`] writes at once.
+const ZEROS_BYTES: usize = 4 << 10;
+
 /// The real disk.
+///
+/// Linux keeps what one call wrote in one unit of its page cache, if it can, and a sync writes such a unit as a whole after
+/// any store to a mapping of it. So zeros are written in pieces of 4 KiB: in one piece of 256 KiB, a sync after each store
+/// of 300 bytes took 170 us instead of 125 (ext4 under Linux 6.18).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
@@ -122,6 +129,18 @@ impl DiskFile for RealFile {
         self.0.sync_data()
     }
 
+    fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let zeros = [0; ZEROS_BYTES];
+        let (mut at, end) = (offset, offset + bytes);
+        while at < end {
+            // Up to the next multiple, so that the pieces are pages.
+            let piece = (at + 1).next_multiple_of(ZEROS_BYTES as u64).min(end) - at;
+            self.write_all_at(&zeros[..piece as usize], at)?;
+            at += piece;
+        }
+        Ok(())
+    }
+
     fn map(&self, offset: u64, bytes: usize) -> io::Result<Option<Box<dyn FileMapping>>> {
         let end = offset.saturating_add(bytes as u64);
         let len = self.len()?;
@@ -198,6 +217,23 @@ mod tests {
         let mut found = [0];
         other.read_exact_at(&mut found, 70_001).expect("a byte");
         assert_eq!(found, [7]);
+    }
+
+    #[test]
+    fn zeros_are_written_where_they_are_asked_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = sparse(folder.path(), 0);
+        let mut expected = vec![7; 30_000];
+        for (at, bytes) in [(5_000, 10_000), (4_096, 4_096), (29_999, 5), (1, 0)] {
+            file.write_all_at(&[7; 30_000], 0).expect("written");
+            file.write_zeros(at as u64, bytes as u64).expect("written");
+            expected.resize(expected.len().max(at + bytes), 0);
+            expected[..30_000].fill(7);
+            expected[at..at + bytes].fill(0);
+            let mut found = vec![1; expected.len()];
+            file.read_exact_at(&mut found, 0).expect("bytes");
+            assert!(found == expected, "{at} {bytes}");
+        }
     }
 
     #[test]

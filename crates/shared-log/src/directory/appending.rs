@@ -111,7 +111,15 @@ impl Appending {
                 )));
             }
             let lock = appending.lock()?;
-            appending.state(&lock)?;
+            let tail = appending.state(&lock)?.tail;
+            appending.segments.remember(tail);
+            // Users of the log look at its last records when they open it.
+            let start = appending.page.scan_start();
+            let start = start
+                .filter(|start| start.segment == tail.segment && start.position < tail.position);
+            if let Some(start) = start {
+                appending.segments.remember(start);
+            }
         }
         appending.entry = Entry::new(&appending.page, &options.kind);
         Ok((manifest, appending))

@@ -36,6 +36,7 @@ use std::{
     sync::atomic::{
         AtomicU64,
         Ordering::{Relaxed, Release, SeqCst},
+        fence,
     },
     time::Duration,
 };
@@ -248,6 +249,9 @@ impl Page {
     pub(super) fn begin(&self) {
         self.store_before(Word::Appender, self.pid);
         self.store_before(Word::Check, 0);
+        // What is written next, also by copying into a mapped file, stays after that: a process that ends in between
+        // must leave a page that says so.
+        fence(Release);
     }
 
     /// Stores the state, after [`Page::begin`]. The end is the only word that is in one order with those of the bells:

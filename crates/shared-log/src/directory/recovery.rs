@@ -68,6 +68,7 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
         first: manifest.first,
     };
     page.publish(&state);
+    segments.remember(last);
     segments.remember(tail);
     Ok(state)
 }

@@ -112,9 +112,8 @@ impl Segments {
         let path = path(folder, header.first);
         let new = folder.join("segment.new");
         let created = disk.open(&new, OpenMode::Create).and_then(|file| {
-            let mut content = vec![0; bytes as usize];
-            content[..HEADER_BYTES].copy_from_slice(&header.encode());
-            file.write_all_at(&content, 0)?;
+            file.write_zeros(0, bytes)?;
+            file.write_all_at(&header.encode(), 0)?;
             file.sync()?;
             disk.rename(&new, &path)?;
             disk.sync_folder(folder)
@@ -219,27 +218,28 @@ impl Segments {
             ended: false,
         };
         let mut window = Window::default();
+        while found.next.position < from.min(end) {
+            match self.skip(&found.next, &mut window)? {
+                Some(next) => found.next = next,
+                None => {
+                    found.ended = true;
+                    return Ok(found);
+                }
+            }
+        }
+        // An opening process reads one record several times.
+        self.remember(found.next);
         let mut bytes = 0;
         while found.next.position < end {
-            let step = match found.next.position < from {
-                true => self
-                    .skip(&found.next, &mut window)?
-                    .map(|next| (None, next)),
-                false => self
-                    .step(&found.next, &mut window)?
-                    .map(|(record, next)| (Some(record), next)),
-            };
-            let Some((record, next)) = step else {
+            let Some((record, next)) = self.step(&found.next, &mut window)? else {
                 found.ended = true;
                 break;
             };
-            if let Some(record) = record {
-                bytes += record.len().max(1);
-                if !found.records.is_empty() && bytes > max_bytes {
-                    break;
-                }
-                found.records.push(record);
+            bytes += record.len().max(1);
+            if !found.records.is_empty() && bytes > max_bytes {
+                break;
             }
+            found.records.push(record);
             found.next = next;
         }
         self.remember(found.next);

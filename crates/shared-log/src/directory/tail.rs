@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{LogError, Position};
 
-/// A larger frame is written with a call: that costs little compared with copying it.
-const MAX_COPIED_BYTES: u64 = 64 << 10;
+/// A larger frame is written with a call, which costs less than a page fault for each page that it would be copied to.
+const MAX_COPIED_BYTES: u64 = 4 << 10;
 /// The most that is mapped at once.
 const MAX_PART_BYTES: u64 = 1 << 20;
 
@@ -34,6 +34,8 @@ pub(super) struct TailWriter {
 pub(super) struct ActiveSegment {
     pub(super) segment: Arc<Segment>,
     step_bytes: u64,
+    /// The file is at least that long.
+    len: u64,
     part: Part,
 }
 
@@ -69,6 +71,7 @@ impl TailWriter {
             none => Ok(none.insert(ActiveSegment {
                 segment: segments.existing(first)?,
                 step_bytes: self.step_bytes,
+                len: 0,
                 part: Part::default(),
             })),
         }
@@ -103,16 +106,16 @@ impl ActiveSegment {
 
     /// The part from `start` on, at least to `end`. If the file is too short, it grows by zeros up to the next step: the
     /// disk may become full there, and then nothing of the frame is written.
-    fn part_from(&self, start: u64, end: u64) -> io::Result<Part> {
+    fn part_from(&mut self, start: u64, end: u64) -> io::Result<Part> {
         let file = &self.segment.file;
         // Another process may have made it longer.
-        let mut len = file.len()?;
-        if len < end {
+        self.len = file.len()?;
+        if self.len < end {
             let grown = end.next_multiple_of(self.step_bytes);
-            file.write_all_at(&vec![0; (grown - len) as usize], len)?;
-            len = grown;
+            file.write_zeros(self.len, grown - self.len)?;
+            self.len = grown;
         }
-        let end = len.min(start + MAX_PART_BYTES);
+        let end = self.len.min(start + MAX_PART_BYTES);
         // A system that maps no more files, or a full disk, is no reason to fail: the write says what is.
         let mapping = file.map(start, (end - start) as usize);
         Ok(Part {
@@ -124,12 +127,16 @@ impl ActiveSegment {
 
     /// Writes a frame with a call. The zeros after it are first, for the reason of those in
     /// [`ActiveSegment::part_from`].
-    fn write_large(&self, offset: u64, frame: &[u8]) -> io::Result<()> {
+    fn write_large(&mut self, offset: u64, frame: &[u8]) -> io::Result<()> {
         let file = &self.segment.file;
         let end = offset + frame.len() as u64;
-        let grown = end.next_multiple_of(self.step_bytes);
-        if file.len()? < grown && end < grown {
-            file.write_all_at(&vec![0; (grown - end) as usize], end)?;
+        if self.len < end {
+            self.len = file.len()?;
+            let grown = end.next_multiple_of(self.step_bytes);
+            if self.len < grown && end < grown {
+                file.write_zeros(end, grown - end)?;
+                self.len = grown;
+            }
         }
         file.write_all_at(frame, offset)
     }
