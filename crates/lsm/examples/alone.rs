@@ -1,12 +1,12 @@
-//! Measures what sharing costs a process that is alone: commits of one pair, in an exclusive and in a shared database by
-//! turns, so that both see the same machine.
+//! Measures what sharing costs a process that is alone: commits of one pair, or of several with an entry of the change
+//! stream as large as they are, in an exclusive and in a shared database by turns, so that both see the same machine.
 //!
 //! ```text
-//! cargo run --profile quick -p isomer-lsm --example alone -- [ROUNDS] [buffered|synced] [exclusive|shared]
+//! cargo run --profile quick -p isomer-lsm --example alone -- [ROUNDS] [buffered|synced] [PAIRS] [exclusive|shared]
 //! ```
 //!
-//! The median of all commits of each, in nanoseconds, and the ratio of the medians. With the third argument only that
-//! one runs, for a profiler.
+//! The median of all commits of each, in nanoseconds, and the ratio of the medians. With the fourth argument only
+//! that one runs, for a profiler.
 
 use std::{
     error::Error,
@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("synced") => Durability::Synced,
         _ => Durability::Buffered,
     };
+    let pairs: u64 = text(2).unwrap_or("1").parse()?;
     let folder = tempfile::tempdir()?;
     let modes = [
         ("exclusive", LogSharing::Exclusive),
@@ -36,9 +37,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut times: [Vec<Duration>; 2] = Default::default();
     for round in 0..rounds {
         for (at, (name, sharing)) in modes.iter().enumerate() {
-            if text(2).is_none_or(|only| only == *name) {
+            if text(3).is_none_or(|only| only == *name) {
                 let path = folder.path().join(name);
-                commit(&path, sharing.clone(), durability, round, &mut times[at])?;
+                let work = Work {
+                    durability,
+                    round,
+                    pairs,
+                };
+                commit(&path, sharing.clone(), work, &mut times[at])?;
             }
         }
     }
@@ -54,11 +60,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// What one round commits.
+#[derive(Clone, Copy)]
+struct Work {
+    durability: Durability,
+    round: u64,
+    /// Pairs of a commit.
+    pairs: u64,
+}
+
 fn commit(
     path: &Path,
     sharing: LogSharing,
-    durability: Durability,
-    round: u64,
+    work: Work,
     times: &mut Vec<Duration>,
 ) -> Result<(), Box<dyn Error>> {
     let options = LsmOptions {
@@ -66,15 +80,27 @@ fn commit(
         ..LsmOptions::default()
     };
     let engine = LsmEngine::open(path, options)?;
+    let Work {
+        durability,
+        round,
+        pairs,
+    } = work;
     let commits = match durability {
         Durability::Synced => SYNCED_COMMITS,
-        _ => COMMITS,
+        _ => COMMITS / pairs,
     };
     for number in 0..commits {
-        let key = format!("pair-{round:04}-{number:09}");
+        let key = |pair: u64| format!("pair-{round:04}-{number:09}-{pair:04}");
+        let keys: Vec<String> = (0..pairs).map(key).collect();
         let began = Instant::now();
         let mut transaction = engine.begin()?;
-        transaction.put(key.as_bytes(), &number.to_le_bytes())?;
+        for key in &keys {
+            transaction.put(key.as_bytes(), key.as_bytes())?;
+            if pairs > 1 {
+                transaction.append_stream(key.as_bytes());
+                transaction.append_stream(key.as_bytes());
+            }
+        }
         transaction.commit(durability)?;
         times.push(began.elapsed());
     }
