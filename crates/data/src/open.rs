@@ -18,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::{
     DataStore, DataStoreOptions,
     convergent::replica::OwnReplica,
-    copies::begin_epoch_of_copy,
+    copies::{Copies, begin_epoch_of_copy},
     counts::Counts,
     current_schema::CurrentSchema,
     extents::Extents,
@@ -33,7 +33,6 @@ use crate::{
     spill::SpillFolder,
     statistics::Statistics,
     store::{Hooks, Shared},
-    store_state::Copies,
     stream::shared_holds::SharedHolds,
 };
 

@@ -34,7 +34,7 @@ use crate::{
     spill::SpillFolder,
     statistics::Statistics,
     store_options::DataStoreOptions,
-    store_state::{Copies, OwnEra},
+    store_state::OwnEra,
     stream::{Holds, shared_holds::SharedHolds},
 };
 

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use isomer_shared_log::SharedLog;
@@ -57,6 +57,9 @@ pub struct LsmOptions {
     /// are faster for long are delayed as soon as memtables are full. No limit by default; bulk loads are not
     /// limited.
     pub background_bytes_per_second: Option<u64>,
+    /// How long commits of a shared database, whose tables another process maintains, wait for that process when their
+    /// memory is full.
+    pub maintainer_patience: Duration,
     /// The clock of that rate limit.
     pub time: Arc<dyn Time>,
     /// Whether blocks are compressed (LZ4) if that saves space.
@@ -119,6 +122,7 @@ impl Default for LsmOptions {
             blob_threshold_bytes: 1 << 10,
             filter_prefixes: Vec::new(),
             background_bytes_per_second: None,
+            maintainer_patience: Duration::from_secs(30),
             time: Arc::new(RealTime::default()),
             compression: true,
             background: true,

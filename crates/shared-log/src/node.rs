@@ -27,6 +27,16 @@ pub trait StateMachine {
     /// ones before it. It is called again after another node was faster, and must leave no trace in the state.
     fn validate(&mut self, group: &[Self::Transaction<'_>]) -> Validated<Self::Refused>;
 
+    /// Makes room for a record with `bytes` bytes of content: before a record of another node is applied, and before an
+    /// own one is appended. May wait. By default there is always room.
+    ///
+    /// # Errors
+    /// A sentence, if there is no room now. The record is then neither applied nor appended, and the node stays usable.
+    fn make_room(&mut self, bytes: usize) -> Result<(), String> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Applies the content of the record at `at`, whose hash is `hash`: one of another node, or one of this node whose
     /// commit had an unknown outcome.
     ///
@@ -62,13 +72,16 @@ pub struct Validated<R> {
     pub content: Option<Vec<u8>>,
 }
 
-/// Why a call of a node failed. After `Log` and `Fenced` nothing of the group is in the log; after `CommitUnknown` it
-/// may be. After any error but `Log` and `CommitUnknown` the node is unusable.
+/// Why a call of a node failed. After `Log`, `NoRoom` and `Fenced` nothing of the group is in the log; after
+/// `CommitUnknown` it may be. After any error but `Log`, `NoRoom` and `CommitUnknown` the node is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeError {
     /// The log failed; nothing was committed.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The state machine has no room for a record now; nothing was committed.
+    #[error("{0}")]
+    NoRoom(String),
     /// The log contains something that this program cannot apply.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -202,6 +215,11 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         }
     }
 
+    /// Whether an earlier error has made the node unusable: each call returns [`NodeError::Failed`].
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     /// The state at the applied position.
     pub fn machine(&self) -> &S {
         &self.machine
@@ -303,6 +321,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
                 group = &group[..group.len() / 2];
                 continue;
             }
+            self.make_room(content)?;
             match self.append(content)? {
                 Attempt::Committed(hash) => {
                     self.apply_own(hash, group, &validated)?;
@@ -469,8 +488,14 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         Ok((record, hash))
     }
 
+    fn make_room(&mut self, content: &[u8]) -> Result<(), NodeError> {
+        let made = self.machine.make_room(content.len());
+        made.map_err(NodeError::NoRoom)
+    }
+
     /// Applies the record at the next position, whose hash is `hash`.
     fn apply_record(&mut self, content: &[u8], hash: RecordHash) -> Result<(), NodeError> {
+        self.make_room(content)?;
         let at = self.next;
         let applied = self.machine.apply(at, hash, content);
         applied.map_err(|reason| NodeError::Apply { at, reason })?;
@@ -508,8 +533,11 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         if let Err(error) = &outcome {
             let goes_on = match error {
                 NodeError::Log(error) => !matches!(error, LogError::Damaged(_)),
-                NodeError::CommitUnknown(_) => true,
-                _ => false,
+                NodeError::NoRoom(_) | NodeError::CommitUnknown(_) => true,
+                NodeError::Record(_)
+                | NodeError::Fenced
+                | NodeError::Failed
+                | NodeError::Apply { .. } => false,
             };
             self.failed |= !goes_on;
         }

@@ -95,6 +95,15 @@ pub trait Backend: Send + Sync + 'static {
     /// Applies a group completely or not at all, makes it as durable as requested, then publishes its last
     /// version. Returns [`StorageError::CommitUnknown`] if the outcome cannot be determined.
     fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError>;
+    /// Makes room for a group whose record in a shared log has `bytes` bytes: before [`Backend::apply_logged`], and
+    /// before a record of this process is appended. May wait for background work.
+    ///
+    /// # Errors
+    /// If there is no room now, or the engine is unusable. Nothing has changed, and a later call may succeed.
+    fn make_room(&self, bytes: usize) -> Result<(), StorageError> {
+        let _ = bytes;
+        Ok(())
+    }
     /// Applies a group that is in a shared log, where `after` is the place behind it, and publishes its last version.
     /// The engine writes nothing to another log. `commits` may be empty: then only the place moves.
     ///

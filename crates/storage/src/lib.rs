@@ -45,8 +45,8 @@ pub use engine::{CommitHook, Engine};
 pub use errors::{damaged, hex, io_error, key_exists};
 pub use guards::{GuardSet, GuardTable};
 pub use log_node::{
-    GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LogRetention, LoggedCommit,
-    LoggedFootprint, SharedOptions, Watermarks,
+    GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LogClock, LogRetention,
+    LoggedCommit, LoggedFootprint, SharedOptions, Watermarks,
 };
 pub use memory::{MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine};
 pub use optimistic::Optimistic;

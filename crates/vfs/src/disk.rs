@@ -104,6 +104,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Locks the file `path` until the returned lock is dropped, without waiting. An exclusive lock creates a
     /// missing file and records the process id in it; a shared lock of a missing file is `None`.
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Option<Lock>, LockError>;
+    /// The existing folder of the operating system for the locks and the shared memory of the processes that use
+    /// `folder`, which exists. By default `folder` itself; a simulated disk has another one.
+    fn local_folder(&self, folder: &Path) -> io::Result<PathBuf> {
+        Ok(folder.to_owned())
+    }
     /// Free bytes on the file system of `path`; `None` if unknown.
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>>;
 

@@ -122,6 +122,10 @@ impl Disk for FaultyDisk {
         self.disk.lock(path, mode)
     }
 
+    fn local_folder(&self, folder: &Path) -> io::Result<PathBuf> {
+        self.disk.local_folder(folder)
+    }
+
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
         self.disk.free_bytes(path)
     }

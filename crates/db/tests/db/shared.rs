@@ -17,6 +17,7 @@ use isomer_db::{
     },
     params,
 };
+use isomer_vfs::{LockFile, LockMode};
 
 fn open(path: &Path) -> Database {
     let builder = Database::builder().engine(EngineKind::Lsm);
@@ -26,6 +27,8 @@ fn open(path: &Path) -> Database {
         .open(path)
         .unwrap()
 }
+
+const COUNT_NOTES: &str = "MATCH (n:Note) RETURN count(n) AS n";
 
 fn number(db: &Database, query: &str) -> i64 {
     db.query(query).unwrap().single().unwrap().get("n").unwrap()
@@ -240,4 +243,24 @@ fn concurrent_queries_of_processes_are_serializable() {
         })
         .collect();
     assert_eq!(answers, BTreeSet::from([(180, 60, 180)]));
+}
+
+/// A process that is stopped while it copies the database holds the lock of copies: others copy meanwhile.
+#[test]
+fn a_stopped_copy_blocks_no_other_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = open(&path);
+    db.query("CREATE (:Note {text: 'copied'})").unwrap();
+    let stopped = LockFile::open(&path.join("locks/copy")).unwrap();
+    stopped.lock(LockMode::Shared).unwrap();
+    let copy = folder.path().join("copy");
+    db.checkpoint(&copy).unwrap();
+    stopped.unlock().unwrap();
+    let second_copy = folder.path().join("second copy");
+    db.checkpoint(&second_copy).unwrap();
+    for copy in [&copy, &second_copy] {
+        assert_eq!(number(&Database::open(copy).unwrap(), COUNT_NOTES), 1);
+    }
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }

@@ -11,7 +11,8 @@ use std::{
 
 use isomer_shared_log::{LogError, LogProcess, SharedLog};
 use isomer_storage::sync::{Condvar, Mutex};
-use isomer_storage::{LogPoint, StorageError, Version};
+use isomer_storage::{LogClock, LogPoint, StorageError, Version};
+use isomer_vfs::{BootTime, Time as _};
 
 use super::{Lease, ManifestNumbers};
 use crate::{
@@ -37,6 +38,8 @@ pub struct SharedWal {
     /// The right to maintain the tables.
     pub lease: Lease,
     applied: Mutex<Applied>,
+    /// The time of the log.
+    clock: LogClock,
     /// Whether records were applied since the last look at what other processes did.
     is_active: AtomicBool,
     activity: Mutex<Activity>,
@@ -45,6 +48,8 @@ pub struct SharedWal {
     pub lags: AtomicBool,
     /// Tables adopted from other processes, for statistics.
     pub adoptions: AtomicU64,
+    /// Whether a commit has waited in vain for the process that maintains the tables, and nothing was flushed since.
+    pub is_stalled: AtomicBool,
     /// Whether the newest tables, at the last look, hold commits that this process has not applied.
     pub tables_are_ahead: AtomicBool,
 }
@@ -80,11 +85,13 @@ impl SharedWal {
             numbers,
             lease,
             applied: Mutex::new(applied),
+            clock: LogClock::default(),
             is_active: AtomicBool::new(false),
             activity: Mutex::default(),
             active: Condvar::new(),
             lags: AtomicBool::new(false),
             adoptions: AtomicU64::new(0),
+            is_stalled: AtomicBool::new(false),
             tables_are_ahead: AtomicBool::new(false),
         }
     }
@@ -129,9 +136,14 @@ impl SharedWal {
         }
     }
 
-    /// A version from which on all that were current at `since_ms` or later are; 0 if the times are not known.
-    pub fn version_since(&self, since_ms: u64) -> Version {
+    /// A version from which on all that were current in the last `age_ms` are; 0 if the times are not known. `clock_ms`
+    /// is the time by this process's clock; the log's may be ahead of it.
+    pub fn version_since(&self, clock_ms: u64, age_ms: u64) -> Version {
         let applied = self.applied.lock();
+        let now_ms = self
+            .clock
+            .now_ms(clock_ms, applied.last_ms, || BootTime.now());
+        let since_ms = now_ms.saturating_sub(age_ms);
         let before = applied.times.iter().rev();
         let mut before = before.skip_while(|(time, _)| *time > since_ms);
         before.next().map_or(0, |(_, version)| *version)
@@ -297,15 +309,15 @@ impl Wal {
         }
     }
 
-    /// A version from which on all that were current at `since_ms` or later are; 0 if that is unknown.
-    pub fn version_since(&self, since_ms: u64) -> Version {
+    /// A version from which on all that were current in the last `age_ms` before `clock_ms` are; 0 if that is unknown.
+    pub fn version_since(&self, clock_ms: u64, age_ms: u64) -> Version {
         match self {
             Self::Own(log) => log
-                .version_at(since_ms, Version::MAX)
+                .version_at(clock_ms.saturating_sub(age_ms), Version::MAX)
                 .ok()
                 .flatten()
                 .unwrap_or(0),
-            Self::Shared(wal) => wal.version_since(since_ms),
+            Self::Shared(wal) => wal.version_since(clock_ms, age_ms),
         }
     }
 

@@ -15,7 +15,7 @@ use isomer_vfs::{Disk, LockFile, LockMode, OpenMode, SharedPage, sync_above};
 
 use super::{
     append_lock::{AppendGuard, AppendLock},
-    file_system::io_error,
+    file_system::{io_error, local_folder},
     frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, MAX_RECORD_BYTES, frame_bytes, record_check},
     manifest::Manifest,
     options::DirectoryOptions,
@@ -65,7 +65,8 @@ impl Appending {
         options: &DirectoryOptions,
     ) -> Result<(Manifest, Self), LogError> {
         let failed = |error: io::Error| io_error(folder, &error);
-        let presence = LockFile::open_folder(folder).map_err(failed)?;
+        let local = local_folder(&*options.disk, folder)?;
+        let presence = LockFile::open_folder(&local).map_err(failed)?;
         let patience = options.patience.min(MAX_TIMEOUT);
         let is_alone = enter(&presence, folder, patience)?;
         let disk = &options.disk;
@@ -77,9 +78,9 @@ impl Appending {
                 return Err(LogError::Damaged(what));
             }
         };
-        let page = open_page(folder, is_alone)?;
+        let page = open_page(&local, is_alone)?;
         let lock_file = |name| {
-            let path = folder.join(name);
+            let path = local.join(name);
             LockFile::open(&path).map_err(|error| io_error(&path, &error))
         };
         let mut appending = Self {

@@ -11,6 +11,7 @@ use isomer_vfs::{Disk, OpenMode};
 use parking_lot::Mutex;
 
 use super::{
+    file_system::local_folder,
     manifest::Manifest,
     options::DirectoryOptions,
     page,
@@ -41,7 +42,7 @@ impl Following {
             return Err(LogError::Refused(what));
         };
         let segments = Segments::new(disk.clone(), folder, manifest.id, OpenMode::Read);
-        let start = page::read_scan_start(folder, manifest.id);
+        let start = page::read_scan_start(&local_folder(&*disk, folder)?, manifest.id);
         let start = start.filter(|start| start.segment == manifest.newest);
         // The record there was durable; otherwise the page does not belong to these segments.
         let start = match start {

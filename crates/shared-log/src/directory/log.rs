@@ -4,7 +4,7 @@ use std::{path::Path, sync::atomic::AtomicBool, time::Duration};
 
 use super::{
     appending::Appending,
-    file_system::{check_file_system, io_error},
+    file_system::{check_file_system, io_error, local_folder},
     following::Following,
     frame::MAX_RECORD_BYTES,
     options::{DirectoryOptions, Mode},
@@ -43,7 +43,8 @@ impl DirectoryLog {
             let made = disk.make_folder(folder);
             made.map_err(|error| io_error(folder, &error))?;
         }
-        check_file_system(folder).map_err(LogError::Refused)?;
+        let local = local_folder(&**disk, folder)?;
+        check_file_system(&local).map_err(LogError::Refused)?;
         let (manifest, access) = match options.mode {
             Mode::Shared => {
                 let (manifest, appending) = Appending::open(folder, options)?;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_vfs::{Call, FaultyDisk, Loss, RealDisk, SharedPage, SimDisk};
+use isomer_vfs::{Call, Disk as _, FaultyDisk, Loss, RealDisk, SharedPage, SimDisk};
 use tempfile::TempDir;
 
 use super::{
@@ -810,7 +810,8 @@ fn a_loss_of_power_loses_no_synced_record_and_keeps_no_half_one() {
             let (_, durable, end, first) = run(&disk, folder.path());
             disk.restart();
             if seed == 1 {
-                fs::write(folder.path().join("page"), []).expect("written");
+                let local = disk.local_folder(folder.path()).expect("a folder");
+                fs::write(local.join("page"), []).expect("written");
             }
             let options = DirectoryOptions {
                 segment_bytes: 700,

@@ -10,6 +10,7 @@
 
 mod follower;
 mod history;
+mod log_clock;
 mod machine;
 mod options;
 mod record;
@@ -26,9 +27,11 @@ use isomer_shared_log::{LogError, Node, NodeError, Options, Position, RecordHash
 use self::{
     follower::Follower,
     history::{History, log_error},
+    log_clock::LogTime,
     machine::{Change, Load, Machine, Refusal},
 };
 pub use self::{
+    log_clock::LogClock,
     options::{LogRetention, SharedOptions},
     record::{
         GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LoggedCommit,
@@ -51,7 +54,7 @@ pub(crate) struct Shared<B: Backend> {
     history: Arc<History>,
     node: Mutex<Node<Arc<dyn SharedLog>, Machine<B>>>,
     retention: LogRetention,
-    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    log_time: Arc<LogTime>,
     /// [`Backend::log_point`] when the log was trimmed last.
     trimmed_for: AtomicU64,
     /// One trim at a time.
@@ -77,8 +80,8 @@ impl<B: Backend> Shared<B> {
         let history = Arc::new(History::new(log.clone(), &options, point.next, version));
         let last = last_head(&history, point, version)?;
         history.set_trimmed(last.stream.trimmed);
-        let clock = options.clock.clone();
-        let machine = Machine::new(state.clone(), history.clone(), clock.clone(), last);
+        let log_time = Arc::new(LogTime::new(options.clock.clone(), options.time.clone()));
+        let machine = Machine::new(state.clone(), history.clone(), log_time.clone(), last);
         let random = options.random.clone();
         let node_options = Options {
             writer: random(),
@@ -96,7 +99,7 @@ impl<B: Backend> Shared<B> {
             history,
             node: Mutex::new(node),
             retention: options.retention,
-            clock,
+            log_time,
             trimmed_for: AtomicU64::new(point.next),
             trimming: Mutex::default(),
             follower: Follower::default(),
@@ -301,7 +304,7 @@ impl<B: Backend> Shared<B> {
             return Ok(());
         }
         self.drop_entries()?;
-        let now_ms = (self.clock)();
+        let now_ms = self.now_ms();
         let without_entries = self.node.lock().machine().stream().without_entries;
         // At most the last record, which stays: it names the watermarks of the change stream.
         let streamed = self.history.position_of(without_entries + 1)?;
@@ -315,6 +318,11 @@ impl<B: Backend> Shared<B> {
         trimmed.map(drop).map_err(|error| self.error(error))
     }
 
+    fn now_ms(&self) -> u64 {
+        let last_ms = self.node.lock().machine().last_ms();
+        self.log_time.now_ms(last_ms)
+    }
+
     /// Drops the entries of the change stream beyond the limits of the retention options.
     fn drop_entries(&self) -> Result<(), StorageError> {
         let LogRetention {
@@ -324,7 +332,7 @@ impl<B: Backend> Shared<B> {
         } = self.retention;
         let mut upto = 0;
         if let Some(stream_ms) = stream_ms {
-            let before = (self.clock)().saturating_sub(stream_ms).checked_sub(1);
+            let before = self.now_ms().saturating_sub(stream_ms).checked_sub(1);
             let found = match before {
                 Some(before) => self.history.at_time(before)?,
                 None => None,
@@ -367,7 +375,9 @@ fn history_error(history: &History, error: NodeError) -> StorageError {
             Some(reason) => format!("{error} ({reason})"),
             None => error.to_string(),
         }),
-        NodeError::Fenced | NodeError::Apply { .. } => StorageError::Unavailable(error.to_string()),
+        NodeError::NoRoom(_) | NodeError::Fenced | NodeError::Apply { .. } => {
+            StorageError::Unavailable(error.to_string())
+        }
     }
 }
 
