@@ -21,6 +21,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::{
     Transaction,
     convergent::replica::{self, OwnReplica},
+    copies::Copies,
     counts::{SharedCounts, SinceSave},
     current_schema::CurrentSchema,
     extents::Extents,

@@ -2,7 +2,6 @@
 
 use isomer_layout::lineage::EraId;
 use isomer_storage::Version;
-use parking_lot::Mutex;
 
 /// What an open store knows of its current era.
 #[derive(Debug, Default)]

@@ -112,13 +112,14 @@ pub fn prepare(db: &Database) -> Result<()> {
     Ok(())
 }
 
-/// Opens the database with read views that are built, merged and written to disk all the time.
+/// Opens the database, shared if it is stored so, with read views that are built, merged and written to disk all the time.
 pub fn open(path: &Path) -> Result<Database> {
     let mut views = ViewOptions::default();
     views.demand = 1;
     views.merge_after = 8;
     views.keep_at_least = 1;
-    Ok(Database::builder().views(views).open(path)?)
+    let builder = Database::builder().sharing(Sharing::AsStored);
+    Ok(builder.views(views).open(path)?)
 }
 
 /// Opens the database at `path` and commits until killed (or until `most` transactions of each writer);

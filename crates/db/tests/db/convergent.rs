@@ -11,8 +11,10 @@ use isomer_db::{
     params,
 };
 
+use crate::place::{self, Opening as _};
+
 fn posts() -> Database {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:Post {_key: 'p'})").unwrap();
     db
 }
@@ -131,7 +133,7 @@ fn many_threads_change_one_field() {
 /// A column that exists when a property becomes a convergent field covers both.
 #[test]
 fn columns_follow_properties_that_become_convergent() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("UNWIND range(1, 5000) AS n CREATE (:P {_key: n, score: n % 10, other: 1})")
         .unwrap();
     let total = "MATCH (p:P) RETURN sum(p.score) AS total";
@@ -164,7 +166,7 @@ fn columns_follow_properties_that_become_convergent() {
 /// Scans and groups over counters, registers and flags are answered by columns, before and after deltas are merged.
 #[test]
 fn columns_hold_convergent_fields() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("UNWIND range(1, 5000) AS n CREATE (:P {_key: n})")
         .unwrap();
     db.query(
@@ -241,7 +243,7 @@ fn a_restored_database_numbers_apart() {
     let open = |path| {
         Database::builder()
             .engine(EngineKind::Lsm)
-            .open(path)
+            .open_at(path)
             .unwrap()
     };
     let db = open(&path);
@@ -274,7 +276,7 @@ fn a_restored_database_opens_when_it_numbers_apart() {
     let (path, backups) = (folder.path().join("db"), folder.path().join("backups"));
     let db = Database::builder()
         .engine(EngineKind::Lsm)
-        .open(&path)
+        .open_at(&path)
         .unwrap();
     db.query("CREATE (:Post {_key: 'p'})").unwrap();
     db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 1)")
@@ -322,7 +324,7 @@ fn a_restored_database_opens_when_it_numbers_apart() {
     let point = isomer_db::RestorePoint::Version(between);
     let options = RestoreOptions::new().point(point).key(key);
     Database::restore(&backups, &target, &options).unwrap();
-    Database::open(&target).unwrap().close().unwrap();
+    place::open(&target).unwrap().close().unwrap();
 }
 
 /// Leftovers of a killed backup in the database are removed when it is opened.
@@ -333,7 +335,7 @@ fn leftovers_of_a_backup_are_removed() {
     let open = || {
         Database::builder()
             .engine(EngineKind::Lsm)
-            .open(&path)
+            .open_at(&path)
             .unwrap()
     };
     open().close().unwrap();
@@ -347,7 +349,7 @@ fn leftovers_of_a_backup_are_removed() {
 /// Queries seek in indexes over convergent fields, with the same results as without.
 #[test]
 fn indexes_over_convergent_fields_are_used() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     for key in 0..500 {
         db.query((
             "CREATE (p:Post {_key: $key}) SET p.tags = set.addAll(p.tags, [$key % 50, 'all']), \

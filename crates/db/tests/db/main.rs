@@ -11,6 +11,7 @@ mod kept_views;
 mod language;
 mod large_values;
 mod neo4j;
+mod place;
 mod planning;
 mod points;
 mod queries;

@@ -2,6 +2,8 @@
 
 use isomer_db::{Database, Value, json};
 
+use crate::place;
+
 /// The rows of a query as JSON.
 fn rows(db: &Database, text: &str) -> Vec<String> {
     let result = db
@@ -21,7 +23,7 @@ fn check(db: &Database, cases: &[(&str, &[&str])]) {
 }
 
 fn shop() -> Database {
-    let db = Database::open_in_memory().expect("opened");
+    let db = place::open_empty().expect("opened");
     for text in [
         "CREATE INDEX sku FOR (n:Item) ON (n.sku)",
         "CREATE CONSTRAINT named FOR (n:Item) REQUIRE n.name IS NOT NULL",

@@ -7,6 +7,8 @@ use isomer_db::{
     Value, params,
 };
 
+use crate::place;
+
 const LABELS: [&str; 2] = ["A", "B"];
 const KEYS: i64 = 12;
 
@@ -79,7 +81,7 @@ fn check(tx: &ReadTransaction, prepared: &[Prepared]) {
 #[test]
 fn point_reads_equal_a_scan() {
     for seed in [3, 20_261_122, 0xfeed] {
-        let db = Database::open_in_memory().expect("a database");
+        let db = place::open_empty().expect("a database");
         let mut random = Random(seed);
         let prepared = LABELS.map(|label| db.prepare(&text(label)).expect("it is prepared"));
         let mut held: Vec<ReadTransaction> = Vec::new();
@@ -133,7 +135,7 @@ fn limits_and_errors_are_those_of_any_query() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = || {
         let builder = Database::builder().engine(EngineKind::Lsm);
-        builder.open(folder.path().join("db")).expect("it opens")
+        builder.open_at(folder.path().join("db")).expect("it opens")
     };
     let db = open();
     db.query("UNWIND range(1, 20) AS k CREATE (:A {_key: k, v: k * k})")

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -286,7 +287,11 @@ impl<'a> Work<'a> {
     fn open_one(&mut self) -> bool {
         let killed: Arc<AtomicBool> = Arc::default();
         let is_killed = killed.clone();
-        let hook = move |_: Call, _: &Path| match is_killed.load(Ordering::SeqCst) {
+        let hook = move |call: Call, _: &Path| match is_killed.load(Ordering::SeqCst) {
+            // A process that has ended does not see that a sync fails, and does not tell others.
+            true if call == Call::Sync && !std::thread::panicking() => {
+                std::panic::resume_unwind(Box::new("killed"));
+            }
             true => Err(io::Error::other("killed")),
             false => Ok(()),
         };
@@ -412,9 +417,10 @@ impl<'a> Work<'a> {
 
     /// One operation.
     pub fn act(&mut self, round: u64) {
-        if self.processes.len() > 1 {
-            self.at = self.random.below(self.processes.len() as u64) as usize;
-        }
+        self.at = match self.processes.len() as u64 {
+            0 | 1 => 0,
+            count => self.random.below(count) as usize,
+        };
         self.settle();
         match self.random.below(100) {
             0..55 => self.commit(round),
@@ -469,8 +475,10 @@ impl<'a> Work<'a> {
     fn kill(&mut self) {
         self.held.clear();
         let process = self.processes.remove(self.at);
+        self.at = 0;
         process.killed.store(true, Ordering::SeqCst);
-        drop(process);
+        // It ends at its next sync.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(process)));
         let was_alone = self.processes.is_empty();
         if self.open() && was_alone && !self.shape.faults {
             let version = self.journal.last().version;
