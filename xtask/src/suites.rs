@@ -201,6 +201,13 @@ pub const SUITES: &[Suite] = &[
         parts: &[Part::programs(&[Build::Tests], redb, 20.0)],
     },
     Suite {
+        name: "shared",
+        about: "the tests of the public interface, while a second process writes to their databases",
+        needs: &[CC],
+        when: When::NotQuick,
+        parts: &[Part::programs(&[Build::Tests], shared, 60.0)],
+    },
+    Suite {
         name: "traces",
         about: "the server sends traces, with the feature otel",
         needs: &[CC],
@@ -654,6 +661,15 @@ fn redb(program: &TestProgram) -> Option<Invocation> {
     is_on_default.then_some(Invocation {
         arguments: &[],
         environment: &[("ISOMER_ENGINE", "redb")],
+    })
+}
+
+/// The programs whose databases a second process can write to.
+fn shared(program: &TestProgram) -> Option<Invocation> {
+    let is_db = program.package == "isomer-db" && program.is_target("db");
+    (is_db || is_suite(program, "golden")).then_some(Invocation {
+        arguments: &[],
+        environment: &[("ISOMER_TEST_SHARED", "1")],
     })
 }
 

@@ -77,13 +77,13 @@ fn power_cuts_lose_nothing_durable_and_leave_nothing_half_done() {
 /// The same with a log that processes share, and one process.
 #[test]
 fn power_cuts_of_a_shared_database_lose_nothing_durable() {
-    cut_workloads(WalKind::Shared { processes: 1 }, 2_500);
+    cut_workloads(WalKind::Shared { processes: 1 }, 1_000);
 }
 
 /// The same while two processes write.
 #[test]
 fn power_cuts_of_two_processes_lose_nothing_durable() {
-    cut_workloads(WalKind::Shared { processes: 2 }, 2_500);
+    cut_workloads(WalKind::Shared { processes: 2 }, 1_000);
 }
 
 fn cut_workloads(log: WalKind, most: u64) {

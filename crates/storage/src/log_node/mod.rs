@@ -197,10 +197,10 @@ impl<B: Backend> Shared<B> {
         })
     }
 
-    /// Makes all commits so far durable.
+    /// Makes all commits so far durable, also those of other processes that are not applied here yet.
     pub(crate) fn sync(&self) -> Result<(), StorageError> {
-        let upto = self.history.applied();
-        self.history.call(|log| log.sync(upto)).map_err(log_error)
+        let synced = self.history.call(|log| log.sync(log.end()?));
+        synced.map_err(log_error)
     }
 
     /// See [`crate::Engine::ingest`]: one large transaction, which conflicts with everything that began before.
