@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use isomer_data::Verdict;
 use isomer_db::{
-    Database, ErrorKind, ReadTransaction, WriteTransaction,
+    Database, ErrorKind, ReadTransaction, Sharing, WriteTransaction,
     internals::{
         BuilderInternals as _, DatabaseInternals as _, TransactionInternals as _,
         views::{AdjacencySide, ViewKind, ViewOptions},
