@@ -667,8 +667,13 @@ fn redb(program: &TestProgram) -> Option<Invocation> {
 /// The programs whose databases a second process can write to.
 fn shared(program: &TestProgram) -> Option<Invocation> {
     let is_db = program.package == "isomer-db" && program.is_target("db");
-    (is_db || is_suite(program, "golden")).then_some(Invocation {
-        arguments: &[],
+    let arguments: &[&str] = match is_suite(program, "isolation") {
+        true => &["language_on_disk"],
+        false if is_db || is_suite(program, "golden") => &[],
+        false => return None,
+    };
+    Some(Invocation {
+        arguments,
         environment: &[("ISOMER_TEST_SHARED", "1")],
     })
 }

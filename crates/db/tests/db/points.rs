@@ -7,7 +7,7 @@ use isomer_db::{
     Value, params,
 };
 
-use crate::place;
+use crate::place::{self, Opening as _};
 
 const LABELS: [&str; 2] = ["A", "B"];
 const KEYS: i64 = 12;

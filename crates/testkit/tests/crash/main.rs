@@ -128,7 +128,11 @@ fn acknowledged_transactions_survive_kill(processes: Processes) -> Outcome {
         "{kills} kills, {} transactions acknowledged, {views} read views came from their files",
         journal.acknowledged()
     );
-    ensure!(views > 0, "no view was found on disk after a kill");
+    // Of several processes one writes the files of views: the one that is not killed.
+    ensure!(
+        views > 0 || processes == Processes::Two,
+        "no view was found on disk after a kill"
+    );
     ensure!(
         journal.acknowledged() > kills,
         "too few transactions between kills to be significant"
