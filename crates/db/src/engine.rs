@@ -81,7 +81,7 @@ impl Sharing {
     /// How to open the database in `path`.
     fn resolved(self, path: &Path) -> Self {
         match self {
-            Self::AsStored => Self::at(path).unwrap_or_default(),
+            Self::AsStored => Self::at(path).unwrap_or(Self::Exclusive),
             sharing => sharing,
         }
     }

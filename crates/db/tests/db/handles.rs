@@ -4,8 +4,8 @@ use std::thread;
 
 use isomer_db::{
     Builder, CancelHandle, Database, EngineKind, Error, ErrorKind, Limits, Order, Prepared, Query,
-    QueryOptions, QueryResult, ReadTransaction, Result, Row, RowStream, Value, WriteTransaction,
-    params,
+    QueryOptions, QueryResult, ReadTransaction, Result, Row, RowStream, Sharing, Value,
+    WriteTransaction, params,
 };
 
 use crate::place;
@@ -111,7 +111,7 @@ fn closing_neither_waits_nor_loses_data() {
         9_999
     );
     under_way.commit().unwrap();
-    let in_use = Database::open(&path);
+    let in_use = Database::builder().sharing(Sharing::Exclusive).open(&path);
     drop(stream);
     drop(in_use);
     let again = place::open(&path).unwrap();

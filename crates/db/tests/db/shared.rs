@@ -187,7 +187,10 @@ fn what_needs_one_process_says_so() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("load into the copy"), "{error}");
     // An exclusive opening waits for all processes.
-    let exclusive = || Database::builder().open(&path);
+    let exclusive = || {
+        let builder = Database::builder().sharing(Sharing::Exclusive);
+        builder.open(&path)
+    };
     assert_eq!(exclusive().unwrap_err().kind(), ErrorKind::Unavailable);
     db.query("CREATE (:P)").unwrap();
     drop(db);
