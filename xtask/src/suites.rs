@@ -204,7 +204,7 @@ pub const SUITES: &[Suite] = &[
         name: "shared",
         about: "the tests of the public interface, while a second process writes to their databases",
         needs: &[CC],
-        when: When::NotQuick,
+        when: When::Full,
         parts: &[Part::programs(&[Build::Tests], shared, 60.0)],
     },
     Suite {
