@@ -54,7 +54,7 @@ fn an_unreadable_commit_of_another_process_is_met_by_the_first_transaction() {
     raw.append_stream(b"no entry of a change stream");
     raw.commit(Durability::Buffered).expect("committed");
     for _ in 0..2 {
-        let refused = one.begin(Access::Read).expect_err("refused");
+        let refused = one.begin(Access::Read).map(drop).expect_err("refused");
         assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
     }
     assert_eq!(earlier.exact_node_count(None).expect("counted"), 1);
