@@ -112,6 +112,8 @@ struct Running {
 struct SecondProcess {
     child: Child,
     folder: PathBuf,
+    /// The other end of its standard output stays open: the harness of tests ends when it cannot write.
+    _output: Option<Box<dyn Iterator<Item = String>>>,
 }
 
 impl Running {
@@ -129,6 +131,7 @@ impl Running {
         let mut process = SecondProcess {
             child,
             folder: path.to_owned(),
+            _output: None,
         };
         let output = process.child.stdout.take();
         let lines = output.map(|output| BufReader::new(output).lines());
@@ -138,6 +141,7 @@ impl Running {
             "the second process of `{}` ended before its first commit",
             path.display()
         );
+        process._output = Some(Box::new(lines));
         self.processes.insert(path.to_owned(), process);
         Ok(())
     }

@@ -11,6 +11,8 @@ use isomer_db::{
     params,
 };
 
+use isomer_testkit::second_process;
+
 use crate::place::{self, Opening as _};
 
 fn posts() -> Database {
@@ -330,6 +332,9 @@ fn a_restored_database_opens_when_it_numbers_apart() {
 /// Leftovers of a killed backup in the database are removed when it is opened.
 #[test]
 fn leftovers_of_a_backup_are_removed() {
+    if second_process::needs_alone("the process that maintains the tables removes them") {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let open = || {
