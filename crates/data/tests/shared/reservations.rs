@@ -6,6 +6,7 @@ use isomer_data::{
     Access, ConvergentOp, ConvergentOwner, DataStore, Durability, ErrorKind, FieldPath, GraphRead,
     IndexField, IndexSpec, KvChangeKind, SchemaChange, Watched,
 };
+use isomer_layout::keyspace::TAG_NODE;
 use isomer_value::{Map, Value};
 
 use crate::processes::{SharedDatabase, assert_sound};
@@ -50,7 +51,7 @@ fn an_unreadable_commit_of_another_process_is_met_by_the_first_transaction() {
     let earlier = one.begin(Access::Read).expect("begun");
     let other = database.open_engine();
     let mut raw = other.begin().expect("begun");
-    raw.put(b"\xffunknown", b"value").expect("put");
+    raw.put(&[TAG_NODE], b"no record").expect("put");
     raw.append_stream(b"no entry of a change stream");
     raw.commit(Durability::Buffered).expect("committed");
     for _ in 0..2 {
