@@ -9,7 +9,7 @@ use isomer_bulk::{
 use isomer_data::{
     Access, Change, ChangeSet, CommitObserver, DataError, DataStore, DataStoreOptions, Direction,
     ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, Neighbours,
-    Order, SchemaChange, Verdict,
+    Order, SchemaChange, ScopeName, Verdict,
 };
 use isomer_storage::{Engine, MemoryEngine, Version};
 use isomer_value::{Map, NodeId, Value};
@@ -94,7 +94,7 @@ fn age_index(store: &DataStore) {
     };
     let spec = IndexSpec {
         name: Some("age".into()),
-        label: "User".into(),
+        scope: ScopeName::label("User"),
         fields: vec![field],
         unique: false,
     };

@@ -63,7 +63,8 @@ pub use isomer_layout::{
         keepers::EndpointKeeper,
         schema::{
             Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef,
-            IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
+            IndexField, IndexSpec, IndexState, RecordScope, SchemaChange, SchemaOutcome, ScopeName,
+            ValueType,
         },
     },
     convergent::{

@@ -294,6 +294,8 @@ pub enum Op {
     /// All relationships of one of the types (none given: of any). With `Both` each is found twice, once per direction
     /// (self loops once).
     RelationshipScan(RelationshipScan),
+    /// Relationships of one type through an index, each once per direction, in the order of the index.
+    RelationshipIndexSeek(RelationshipIndexSeek),
     /// Relationships by internal id.
     RelationshipById {
         input: OpId,
@@ -496,6 +498,21 @@ pub struct RelationshipScan {
     pub direction: Direction,
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
+}
+
+/// Relationships through an index.
+#[derive(Clone, Debug)]
+pub struct RelationshipIndexSeek {
+    /// Which relationships it finds, and what it binds: of exactly one type, which the index covers.
+    pub scan: RelationshipScan,
+    /// Which index.
+    pub index: IndexId,
+    /// Values of its first components; null finds nothing.
+    pub prefix: Vec<Expr>,
+    /// The range of the component after them.
+    pub range: IndexRange,
+    /// Whether to scan backwards.
+    pub descending: bool,
 }
 
 /// From a bound node to its neighbours.
@@ -1016,6 +1033,7 @@ impl Op {
             | Self::Show { input, .. } => vec![*input],
             Self::IndexSeek(seek) => vec![seek.input],
             Self::RelationshipScan(scan) => vec![scan.input],
+            Self::RelationshipIndexSeek(seek) => vec![seek.scan.input],
             Self::Expand(expand) => vec![expand.input],
             Self::ExpandInto(expand) => vec![expand.input],
             Self::Degree(degree) => vec![degree.input],
@@ -1071,6 +1089,7 @@ impl Op {
             | Self::Show { input, .. } => change(input),
             Self::IndexSeek(seek) => change(&mut seek.input),
             Self::RelationshipScan(scan) => change(&mut scan.input),
+            Self::RelationshipIndexSeek(seek) => change(&mut seek.scan.input),
             Self::Expand(expand) => change(&mut expand.input),
             Self::ExpandInto(expand) => change(&mut expand.input),
             Self::Degree(degree) => change(&mut degree.input),

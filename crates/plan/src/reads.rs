@@ -12,7 +12,9 @@ use thiserror::Error;
 
 use crate::expr::{Expr, LabelRef, SlotId, TypeRef};
 use crate::function::{Function, Purity};
-use crate::physical::{CountOf, Mode, Op, OpId, Plan, PlanBody, StatementClass};
+use crate::physical::{
+    CountOf, Mode, Op, OpId, Plan, PlanBody, RelationshipIndexSeek, StatementClass,
+};
 use crate::solve::for_each_expr;
 
 /// Some names, or any. Closed: these two cases are complete.
@@ -158,7 +160,8 @@ impl Reading<'_> {
             Op::AllNodesScan { .. } | Op::NodeById { .. } => self.reads.labels = Named::Any,
             Op::LabelScan { label, .. } | Op::NodeByKey { label, .. } => self.label(*label),
             Op::IndexSeek(seek) => self.label(seek.label),
-            Op::RelationshipScan(scan) => {
+            Op::RelationshipScan(scan)
+            | Op::RelationshipIndexSeek(RelationshipIndexSeek { scan, .. }) => {
                 self.types(&scan.types);
                 self.unlabelled.extend([scan.from, scan.to]);
             }
@@ -342,7 +345,12 @@ impl Reading<'_> {
                 Op::Expand(expand) if expand.to == slot => return true,
                 Op::DistinctEnds(ends) if ends.to == slot => return true,
                 Op::VarExpand(expand) if expand.to == slot && !expand.into => return true,
-                Op::RelationshipScan(scan) if scan.from == slot || scan.to == slot => return true,
+                Op::RelationshipScan(scan)
+                | Op::RelationshipIndexSeek(RelationshipIndexSeek { scan, .. })
+                    if scan.from == slot || scan.to == slot =>
+                {
+                    return true;
+                }
                 Op::RelationshipById { from, to, .. } if *from == slot || *to == slot => {
                     return true;
                 }
@@ -358,6 +366,7 @@ impl Reading<'_> {
                 Op::VarExpand(expand) => expand.input,
                 Op::RelationshipEnds(ends) => ends.input,
                 Op::RelationshipScan(scan) => scan.input,
+                Op::RelationshipIndexSeek(seek) => seek.scan.input,
                 Op::IndexSeek(seek) => seek.input,
                 Op::Filter { input, .. }
                 | Op::LabelScan { input, .. }

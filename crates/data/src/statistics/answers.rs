@@ -9,7 +9,9 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     DataStore,
-    statistics::{CachedSample, FEWEST, LabelStatistics, MOST_KEPT, TypeStatistics},
+    statistics::{
+        CachedSample, FEWEST, LabelStatistics, MOST_KEPT, TypeStatistics, sample::sampled_indexes,
+    },
 };
 
 /// Whether a number is near enough to its earlier value.
@@ -66,7 +68,7 @@ impl StoreStatistics<'_> {
         let statistics = &entry.statistics;
         let indexed = || {
             let catalog = self.store.catalog();
-            let mut indexes = catalog.usable_indexes(label);
+            let mut indexes = sampled_indexes(self.store, &catalog, label.into());
             indexes.all(|index| statistics.index(index.id).is_some())
         };
         let usable = near(statistics.nodes, nodes)
@@ -121,7 +123,11 @@ impl StoreStatistics<'_> {
         let known = self.store.shared().statistics.known.read();
         let statistics = &known.types.get(&type_id)?.statistics;
         let moved = relabelled - statistics.relabelled.min(relabelled);
-        let usable = near(statistics.relationships, relationships)
+        let catalog = self.store.catalog();
+        let indexed = sampled_indexes(self.store, &catalog, type_id.into())
+            .all(|index| statistics.index(index.id).is_some());
+        let usable = indexed
+            && near(statistics.relationships, relationships)
             && near(relationships, relationships + moved);
         usable.then(|| statistics.clone())
     }

@@ -4,7 +4,7 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use isomer_data::{
     Access, ConvergentOp, ConvergentOwner, DataStore, ErrorKind, FieldPath, GraphRead, IndexField,
-    IndexSpec, KvChangeKind, SchemaChange, Watched,
+    IndexSpec, KvChangeKind, SchemaChange, ScopeName, Watched,
 };
 use isomer_value::{Map, Value};
 
@@ -72,7 +72,7 @@ fn only_the_index_of_a_process_that_ended_is_a_leftover() {
     let change = |name: &str| SchemaChange::CreateIndex {
         spec: IndexSpec {
             name: Some(name.to_owned()),
-            label: "L".into(),
+            scope: ScopeName::label("L"),
             fields: vec![IndexField {
                 path: FieldPath::top("p"),
                 each: false,

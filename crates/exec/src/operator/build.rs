@@ -48,6 +48,7 @@ impl StateBuilder<'_> {
             Op::NodeById { input, .. } => self.unary(scan::NodeLookup::new, *input),
             Op::IndexSeek(seek) => self.unary(seek::Seek::new, seek.input),
             Op::RelationshipScan(scan) => self.unary(scan::RelationshipScan::new, scan.input),
+            Op::RelationshipIndexSeek(seek) => self.unary(seek::RelSeek::new, seek.scan.input),
             Op::RelationshipById { input, .. } => self.unary(scan::RelationshipLookup::new, *input),
             // Traversals.
             Op::Expand(expand) => self.unary(expand::Expand::new, expand.input),

@@ -271,7 +271,11 @@ pub(crate) fn node_by_key(label: LabelId, key: &Value, cx: &mut Cx<'_>) -> Resul
 }
 
 /// Appends the matches of a relationship between `from` and `to` under a direction: (row, from, to); a self loop once.
-fn ways(rel: RelRow, direction: Direction, mut emit: impl FnMut(RelRow, NodeId, NodeId)) {
+pub(super) fn ways(
+    rel: RelRow,
+    direction: Direction,
+    mut emit: impl FnMut(RelRow, NodeId, NodeId),
+) {
     match direction {
         Direction::Outgoing => emit(rel, rel.source, rel.target),
         Direction::Incoming => emit(rel, rel.target, rel.source),

@@ -186,8 +186,9 @@ pub(super) fn label_names(catalog: &Catalog, labels: &[LabelId]) -> Vec<Arc<str>
 pub(super) fn is_required(catalog: &Catalog, labels: &[Arc<str>], property: &str) -> bool {
     catalog.constraints().iter().any(|constraint| {
         let covers = catalog
-            .label_name(constraint.label)
-            .is_some_and(|label| labels.contains(&label));
+            .scope_name(constraint.scope)
+            .is_some_and(|label| labels.contains(&label))
+            && constraint.scope.label().is_some();
         let requires = match &constraint.kind {
             ConstraintKind::Required { path } => path.0.len() == 1 && *path.0[0] == *property,
             ConstraintKind::Key { index } => catalog.index(*index).is_some_and(|index| {
@@ -298,13 +299,16 @@ pub(super) fn visualization(_: &[Value], call: &mut CallContext<'_>) -> Result<(
         if call.reader().node_count(Some(id))? == 0 {
             continue;
         }
-        let indexes = catalog.indexes().iter().filter(|index| index.label == id);
+        let indexes = catalog
+            .indexes()
+            .iter()
+            .filter(|index| index.scope == id.into());
         let indexes: Value = indexes
             .map(|index| Value::String(index.name.clone()))
             .collect();
         let constraints = catalog.constraints().iter();
         let constraints: Value = constraints
-            .filter(|constraint| constraint.label == id)
+            .filter(|constraint| constraint.scope == id.into())
             .map(|constraint| Value::String(constraint.name.clone()))
             .collect();
         let node = Map::from_iter([

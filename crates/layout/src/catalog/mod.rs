@@ -18,7 +18,7 @@ use isomer_value::{IndexId, LabelId, PropId, TypeId};
 use crate::{
     catalog::{
         names::{NameKind, Names},
-        schema::{Constraint, IndexDef, IndexState, Schema},
+        schema::{Constraint, IndexDef, IndexState, RecordScope, Schema},
     },
     keyspace::{TAG_BUCKET_ENTRY, TAG_NODE, TAG_REL, take_id},
 };
@@ -135,12 +135,21 @@ impl Catalog {
             .find(|index| index.name.as_ref() == name)
     }
 
-    /// The indexes over a label that a query may use.
-    pub fn usable_indexes(&self, label: LabelId) -> impl Iterator<Item = &IndexDef> {
+    /// The indexes over a label or type that a query may use.
+    pub fn usable_indexes(&self, scope: impl Into<RecordScope>) -> impl Iterator<Item = &IndexDef> {
+        let scope = scope.into();
         self.schema
             .indexes()
             .iter()
-            .filter(move |index| index.label == label && index.state == IndexState::Ready)
+            .filter(move |index| index.scope == scope && index.state == IndexState::Ready)
+    }
+
+    /// The name of the label or type.
+    pub fn scope_name(&self, scope: RecordScope) -> Option<Arc<str>> {
+        match scope {
+            RecordScope::Label(label) => self.label_name(label),
+            RecordScope::Type(type_id) => self.type_name(type_id),
+        }
     }
 
     /// All constraints.

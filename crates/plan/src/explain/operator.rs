@@ -5,7 +5,7 @@ use super::{pattern, write};
 use crate::expr::{AggregateCall, Expr, LabelRef, SlotId};
 use crate::physical::{
     Aggregate, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread, IndexRange,
-    NodeIndexSeek, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
+    NodeIndexSeek, Op, ProcedureCall, RelationshipIndexSeek, SeekBound, SeekKeys, SortKey,
 };
 
 /// The operator's name.
@@ -17,6 +17,7 @@ pub(super) fn name(op: &Op) -> &'static str {
         Op::NodeByKey { .. } => "NodeByKey",
         Op::NodeById { .. } => "NodeById",
         Op::IndexSeek(_) => "IndexSeek",
+        Op::RelationshipIndexSeek(_) => "RelationshipIndexSeek",
         Op::RelationshipScan(_) => "RelationshipScan",
         Op::RelationshipById { .. } => "RelationshipById",
         Op::Expand(expand) if expand.group => "ExpandGroup",
@@ -97,6 +98,7 @@ pub(super) fn details(p: &ExprPrinter<'_>, op: &Op) -> String {
         Op::NodeById { node, ids, .. } => format!("{} {}", p.slot(*node), keys_text(p, ids)),
         Op::IndexSeek(seek) => index_seek(p, seek),
         Op::RelationshipScan(scan) => pattern::relationship_scan(p, scan),
+        Op::RelationshipIndexSeek(seek) => relationship_index_seek(p, seek),
         Op::RelationshipById {
             relationship,
             from,
@@ -161,19 +163,33 @@ fn labelled(p: &ExprPrinter<'_>, node: SlotId, label: LabelRef) -> String {
 }
 
 fn index_seek(p: &ExprPrinter<'_>, seek: &NodeIndexSeek) -> String {
-    let equal = seek.prefix.iter();
+    let found = labelled(p, seek.node, seek.label);
+    let range = index_range(p, &seek.prefix, &seek.range, seek.descending);
+    format!("{found} index {}{range}", seek.index)
+}
+
+fn relationship_index_seek(p: &ExprPrinter<'_>, seek: &RelationshipIndexSeek) -> String {
+    let found = pattern::relationship_scan(p, &seek.scan);
+    let range = index_range(p, &seek.prefix, &seek.range, seek.descending);
+    format!("{found} index {}{range}", seek.index)
+}
+
+/// What is read of an index, after a space: nothing for the whole index.
+fn index_range(
+    p: &ExprPrinter<'_>,
+    prefix: &[Expr],
+    range: &IndexRange,
+    descending: bool,
+) -> String {
+    let equal = prefix.iter();
     let mut parts: Vec<String> = equal.map(|value| format!("= {}", p.expr(value))).collect();
-    parts.extend(range_text(p, &seek.range));
-    let mut text = format!(
-        "{} index {}",
-        labelled(p, seek.node, seek.label),
-        seek.index
-    );
+    parts.extend(range_text(p, range));
+    let mut text = String::new();
     if !parts.is_empty() {
         text.push(' ');
         text.push_str(&parts.join(", "));
     }
-    if seek.descending {
+    if descending {
         text.push_str(" descending");
     }
     text

@@ -390,6 +390,18 @@ impl<'c> Costs<'c> {
             .min_by(f64::total_cmp)
     }
 
+    /// The statistics of a property over a type's relationships.
+    pub fn type_values(
+        &self,
+        rel_type: TypeRef,
+        path: &[PropRef],
+        arena: &Arena,
+    ) -> Option<Arc<ValueFacts>> {
+        let names: Vec<&str> = path.iter().map(|name| arena.property_name(*name)).collect();
+        let rel_type = self.catalog.relationship_type(arena.type_name(rel_type))?;
+        self.catalog.relationship_values(rel_type, &names)
+    }
+
     /// The statistics of a property over a label's nodes.
     pub fn values(
         &self,

@@ -242,6 +242,7 @@ fn keeps_sets(op: &Op) -> bool {
         | Op::NodeById { .. }
         | Op::IndexSeek(_)
         | Op::RelationshipScan(_)
+        | Op::RelationshipIndexSeek(_)
         | Op::RelationshipById { .. }
         | Op::Expand(_)
         | Op::ExpandInto(_)

@@ -46,6 +46,7 @@ pub(super) fn is_row_wise(arena: &Arena, from: OpId) -> bool {
             | Op::Unwind { input, .. } => *input,
             Op::IndexSeek(seek) => seek.input,
             Op::RelationshipScan(scan) => scan.input,
+            Op::RelationshipIndexSeek(seek) => seek.scan.input,
             Op::Expand(expand) => expand.input,
             Op::ExpandInto(expand) => expand.input,
             Op::Degree(degree) => degree.input,

@@ -6,8 +6,8 @@ use crate::arena::Arena;
 use crate::error::{PlanError, PlanErrorKind};
 use crate::expr::{Expr, SlotId};
 use crate::physical::{
-    CreateItem, CreatePattern, EntityChange, IndexRange, Op, OpId, Operator, Properties, SeekBound,
-    SeekKeys,
+    CreateItem, CreatePattern, EntityChange, IndexRange, NodeIndexSeek, Op, OpId, Operator,
+    Properties, RelationshipIndexSeek, SeekBound, SeekKeys,
 };
 
 type Slots = FxHashSet<SlotId>;
@@ -215,7 +215,10 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
         | Op::NodeByKey { node, .. }
         | Op::NodeById { node, .. } => vec![*node],
         Op::IndexSeek(seek) => vec![seek.node],
-        Op::RelationshipScan(scan) => vec![scan.relationship, scan.from, scan.to],
+        Op::RelationshipScan(scan)
+        | Op::RelationshipIndexSeek(RelationshipIndexSeek { scan, .. }) => {
+            vec![scan.relationship, scan.from, scan.to]
+        }
         Op::RelationshipById {
             relationship,
             from,
@@ -346,6 +349,7 @@ pub(super) fn for_each_read(op: &Op, visit: &mut dyn FnMut(SlotId)) {
         | Op::NodeById { .. }
         | Op::IndexSeek(_)
         | Op::RelationshipScan(_)
+        | Op::RelationshipIndexSeek(_)
         | Op::RelationshipById { .. }
         | Op::DistinctEnds(_)
         | Op::Apply { .. }
@@ -407,9 +411,10 @@ pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
         | Op::RelationshipById { ids: keys, .. } => {
             visit_keys(keys, visit);
         }
-        Op::IndexSeek(seek) => {
-            seek.prefix.iter().for_each(&mut *visit);
-            match &seek.range {
+        Op::IndexSeek(NodeIndexSeek { prefix, range, .. })
+        | Op::RelationshipIndexSeek(RelationshipIndexSeek { prefix, range, .. }) => {
+            prefix.iter().for_each(&mut *visit);
+            match range {
                 IndexRange::All => {}
                 IndexRange::Keys(keys) => visit_keys(keys, visit),
                 IndexRange::Between(low, high) => {

@@ -37,6 +37,10 @@ fn catalog(header: &str) -> MockCatalog {
             ["type", name, count] => catalog.with_type(name, count.parse().expect("a count")),
             ["index", label, paths @ ..] => catalog.with_index(label, paths, false),
             ["unique", label, paths @ ..] => catalog.with_index(label, paths, true),
+            ["typed", name, paths @ ..] => catalog.with_relationship_index(name, paths, false),
+            ["typed-unique", name, paths @ ..] => {
+                catalog.with_relationship_index(name, paths, true)
+            }
             ["both", a, b, count] => catalog.with_both(a, b, number(count) as u64),
             ["ends", name, from, to, count] => {
                 catalog.with_ends(name, from, to, number(count) as u64)

@@ -1102,7 +1102,7 @@ fn conflicts_are_listed_until_they_are_resolved() {
         let mut tx = store.begin(Access::Write).unwrap();
         let spec = isomer_data::IndexSpec {
             name: Some("email".into()),
-            label: "Person".into(),
+            scope: isomer_data::ScopeName::label("Person"),
             fields: vec![isomer_data::IndexField {
                 path: isomer_data::FieldPath::new(["email"]),
                 each: false,

@@ -9,7 +9,8 @@ use isomer_check::check;
 use isomer_data::{
     Access, BucketKind, BucketOptions, Clock, ConvergentKind, ConvergentOp, ConvergentOwner,
     DataError, DataStore, DataStoreOptions, Direction, ErrorKind, FieldPath, GraphRead, IndexField,
-    IndexSpec, KeyRange, Neighbours, RelRow, ReplicaId, SchemaChange, Transaction, Verdict,
+    IndexSpec, KeyRange, Neighbours, RelRow, ReplicaId, SchemaChange, ScopeName, Transaction,
+    Verdict,
     internals::{convergent::seeded, own_replica},
 };
 use isomer_storage::{Engine, MemoryEngine};
@@ -758,7 +759,7 @@ fn index(store: &DataStore, label: &str, wrong: bool) {
     for path in paths {
         let spec = IndexSpec {
             name: None,
-            label: label.into(),
+            scope: ScopeName::label(label),
             fields: vec![IndexField {
                 path: FieldPath::new(path.iter().copied()),
                 each: !wrong && matches!(path, [.., "set" | "grown"]),

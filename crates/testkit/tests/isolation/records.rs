@@ -5,7 +5,8 @@ use std::{ops::Bound, sync::Arc};
 use anyhow::Result;
 use isomer_data::{
     DataError, DataStore, DataStoreOptions, Direction, Durability, ErrorKind, FieldPath, GraphRead,
-    IndexCursor, IndexField, IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, Transaction,
+    IndexCursor, IndexField, IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, ScopeName,
+    Transaction,
 };
 use isomer_storage::{Engine, KeyRange, Page, PageLimit};
 use isomer_testkit::isolation::{
@@ -39,7 +40,7 @@ impl Records {
         store.change_schema(SchemaChange::CreateIndex {
             spec: IndexSpec {
                 name: Some("item_group".into()),
-                label: "Item".into(),
+                scope: ScopeName::label("Item"),
                 fields: vec![IndexField {
                     path: FieldPath::top("group"),
                     each: false,

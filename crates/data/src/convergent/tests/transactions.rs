@@ -1006,7 +1006,7 @@ fn the_schema_knows_convergent_fields() {
     let declare = |name: &str, kind: ConstraintKind| SchemaChange::CreateConstraint {
         spec: ConstraintSpec {
             name: Some(format!("{name}_rule")),
-            label: "Post".into(),
+            scope: ScopeName::label("Post"),
             kind,
             unique_fields: Vec::new(),
         },

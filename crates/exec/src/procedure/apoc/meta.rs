@@ -186,7 +186,7 @@ fn indexed(catalog: &Catalog, label: LabelId, property: &str) -> (bool, bool) {
     for index in catalog
         .indexes()
         .iter()
-        .filter(|index| index.label == label)
+        .filter(|index| index.scope == label.into())
     {
         let is_first = index
             .fields

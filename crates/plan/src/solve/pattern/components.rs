@@ -45,8 +45,11 @@ impl<'p> Planner<'p> {
         };
         // The same trade-off as for ordered components: a join pays if many rows would each run the component.
         let single = self.rows(flow) <= 2.0;
-        let seeks =
-            matches!(&start, Move::Find(_, access) if access.is_seek() && access.rows <= 2.0);
+        let seeks = match &start {
+            Move::Find(_, access) => access.is_seek() && access.rows <= 2.0,
+            Move::Scan(_, access) => access.is_seek() && access.rows <= 2.0,
+            _ => false,
+        };
         // A component that is connected to unsolved elements cannot be solved separately and joined.
         if single || seeks || !is_whole(problem, progress, &alone) {
             return self.take(problem, progress, flow, solved, start);
@@ -75,6 +78,10 @@ impl<'p> Planner<'p> {
                     Move::Find(node, _) => {
                         let access = planner.access(problem, component, problem.graph.nodes[*node]);
                         Move::Find(*node, access)
+                    }
+                    Move::Scan(at, _) => {
+                        let access = planner.rel_access(problem, component, *at, &component.bound);
+                        Move::Scan(*at, access)
                     }
                     other => other.clone(),
                 };
@@ -248,7 +255,8 @@ fn cheapest_start(
             && !progress.bound.contains(&relationship.from)
             && !progress.bound.contains(&relationship.to);
         if open && apart && !relationship.bound && matches!(relationship.length, Length::One) {
-            candidates.push(Move::Scan(at));
+            let access = planner.rel_access(problem, progress, at, &progress.bound);
+            candidates.push(Move::Scan(at, access));
         }
     }
     if candidates.is_empty() {

@@ -17,7 +17,7 @@ use crate::expr::{Expr, LabelRef, SlotId};
 use crate::logical::QueryGraph;
 use crate::physical::Op;
 use crate::solve::cost::cheapest_first;
-use crate::solve::seek::Access;
+use crate::solve::seek::{Access, RelAccess};
 use crate::solve::{Flow, Planner};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -26,8 +26,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 enum Move {
     /// Find this node (by index in the graph).
     Find(usize, Access),
-    /// Scan all relationships of a pattern relationship, with both their ends.
-    Scan(usize),
+    /// Find relationships of a pattern relationship, with both their ends, through an index or a scan.
+    Scan(usize, RelAccess),
     /// Follow a relationship from one end; from `from` if the flag is set.
     Follow(usize, bool),
     /// Both ends are bound.
