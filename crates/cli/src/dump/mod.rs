@@ -827,6 +827,13 @@ mod tests {
             .expect("an index");
         db.query("CREATE CONSTRAINT names FOR (p:Person) REQUIRE p.name IS UNIQUE")
             .expect("a constraint");
+        for on_relationships in [
+            "CREATE INDEX since FOR ()-[r:KNOWS]-() ON (r.since, r.tags[])",
+            "CREATE CONSTRAINT number FOR ()-[r:KNOWS]-() REQUIRE r.number IS UNIQUE",
+            "CREATE CONSTRAINT dated FOR ()-[r:KNOWS]-() REQUIRE r.since IS NOT NULL",
+        ] {
+            db.query(on_relationships).expect("a schema change");
+        }
         let rules = vec![
             FieldCheck {
                 path: FieldPath::top("age"),
@@ -889,6 +896,14 @@ mod tests {
         write(&other, &mut second).expect("a dump");
         let lines = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
         assert_eq!(lines(&first), lines(&second));
+        let shown = "SHOW CONSTRAINTS YIELD * RETURN *";
+        let rows = |db: &Database| format!("{:?}", db.query(shown).expect("rows").rows());
+        assert!(
+            rows(&db).contains("RELATIONSHIP_UNIQUENESS"),
+            "{}",
+            rows(&db)
+        );
+        assert_eq!(rows(&db), rows(&other));
         assert_eq!(
             other
                 .transact(|tx| tx.bucket("s").next_number("n"))
