@@ -379,7 +379,7 @@ fn constraints_refuse_relationships() {
     constrain(&store, "sum_type", typed, &[]).unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
     let missing = pay(&mut tx, ends, &[]).unwrap_err();
-    assert_eq!(missing.kind(), ErrorKind::Exists);
+    assert_eq!(missing.kind(), ErrorKind::Invalid);
     assert!(missing.to_string().contains("PAID.sum"), "{missing}");
     let many = tx.graph_mut().create_relationships(
         paid(&store.begin(Access::Read).unwrap()),

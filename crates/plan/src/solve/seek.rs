@@ -153,8 +153,30 @@ const UNION_COST: f64 = 1.25;
 /// A disjunction among the predicates on a record.
 struct Disjunction {
     position: usize,
+    /// The positions of the other predicates.
+    others: Vec<usize>,
     /// The predicates that hold for a record of each term: the conjuncts of the term, then the other predicates.
     terms: Vec<DisjunctionTerm>,
+}
+
+impl Disjunction {
+    /// The predicates that a union covers whose parts cover these predicates of each term: those that all parts cover,
+    /// and the disjunction itself if each part covers its term.
+    fn covered_by(&self, parts: &[Vec<usize>]) -> Vec<usize> {
+        let covers = |of: &dyn Fn(&DisjunctionTerm, &[usize]) -> bool| {
+            let mut pairs = self.terms.iter().zip(parts);
+            pairs.all(|(term, part)| of(term, part))
+        };
+        let others = self.others.iter().enumerate();
+        let mut covered: Vec<usize> = others
+            .filter(|(at, _)| covers(&|term, part| part.contains(&(term.own + at))))
+            .map(|(_, position)| *position)
+            .collect();
+        if covers(&|term, part| (0..term.own).all(|at| part.contains(&at))) {
+            covered.push(self.position);
+        }
+        covered
+    }
 }
 
 struct DisjunctionTerm {
@@ -175,19 +197,21 @@ fn disjunctions(facts: &Facts<'_>) -> Vec<Disjunction> {
         }
         let others = facts.about.iter().copied();
         let others = others.filter(|at| facts.open[*at] && *at != position);
-        let others: Vec<&Expr> = others.map(|at| &facts.predicates[at]).collect();
+        let others: Vec<usize> = others.collect();
         let with_others = |term: &Expr| {
             let mut predicates = match without_position(term) {
                 Expr::And(conjuncts) => conjuncts.clone(),
                 one => vec![one.clone()],
             };
             let own = predicates.len();
-            predicates.extend(others.iter().map(|one| (*one).clone()));
+            predicates.extend(others.iter().map(|at| facts.predicates[*at].clone()));
             DisjunctionTerm { predicates, own }
         };
+        let terms = terms.iter().map(with_others).collect();
         found.push(Disjunction {
             position,
-            terms: terms.iter().map(with_others).collect(),
+            others,
+            terms,
         });
     }
     found
@@ -249,7 +273,8 @@ pub(crate) fn best_access(
     bound: &FxHashSet<SlotId>,
 ) -> Access {
     let mut best = single_access(costs, arena, facts, node, bound);
-    if arena.plain {
+    // A union has at least one row for each of its parts.
+    if arena.plain || best.rows <= 2.0 {
         return best;
     }
     for disjunction in disjunctions(facts) {
@@ -272,7 +297,7 @@ fn union_access(
     node: SlotId,
     bound: &FxHashSet<SlotId>,
 ) -> Option<Access> {
-    let (mut parts, mut rows, mut covered) = (Vec::new(), 0.0, true);
+    let (mut parts, mut rows, mut covers) = (Vec::new(), 0.0, Vec::new());
     for DisjunctionTerm { predicates, own } in &disjunction.terms {
         let about: Vec<usize> = (0..predicates.len()).collect();
         let mut labels = facts.labels.to_vec();
@@ -296,18 +321,14 @@ fn union_access(
         if matches!(part.kind, AccessKind::All) {
             return None;
         }
-        covered &= (0..*own).all(|at| part.covers.contains(&at));
         rows += part.rows;
+        covers.push(part.covers.clone());
         parts.push(part);
     }
     Some(Access {
         kind: AccessKind::Union(parts),
         rows,
-        covers: if covered {
-            vec![disjunction.position]
-        } else {
-            Vec::new()
-        },
+        covers: disjunction.covered_by(&covers),
     })
 }
 
@@ -335,18 +356,25 @@ pub(crate) fn best_rel_access(
     let seeks = |facts: &Facts<'_>| rel_seeks(costs, arena, facts, relationship, bound);
     if let Some(mut access) = seeks(facts) {
         access.rows *= directions;
-        if access.rows < best.rows {
+        // Of a type without relationships, too: a plan is kept while they come.
+        if access.rows < best.rows.max(1.0) * directions {
             best = access;
         }
     }
-    for Disjunction { position, terms } in disjunctions(facts) {
+    // A union has at least one row for each of its parts.
+    if best.rows <= 2.0 {
+        return best;
+    }
+    for disjunction in disjunctions(facts) {
         let mut union = RelAccess {
             seeks: Vec::new(),
             overlaps: true,
             rows: 0.0,
-            covers: vec![position],
+            covers: Vec::new(),
         };
-        let found = terms.iter().all(|DisjunctionTerm { predicates, own }| {
+        let mut covers = Vec::new();
+        let found = disjunction.terms.iter().all(|term| {
+            let predicates = &term.predicates;
             let about: Vec<usize> = (0..predicates.len()).collect();
             let part = seeks(&Facts {
                 predicates,
@@ -355,14 +383,13 @@ pub(crate) fn best_rel_access(
                 labels: &[],
             });
             let Some(part) = part else { return false };
-            if !(0..*own).all(|at| part.covers.contains(&at)) {
-                union.covers.clear();
-            }
+            covers.push(part.covers);
             union.rows += part.rows * directions;
             union.seeks.extend(part.seeks);
             true
         });
         if found && union.rows * UNION_COST < best.rows {
+            union.covers = disjunction.covered_by(&covers);
             best = union;
         }
     }

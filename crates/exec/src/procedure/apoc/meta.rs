@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use isomer_data::{Catalog, Direction, GraphRead, Neighbours};
+use isomer_data::{Catalog, Direction, GraphRead, Neighbours, RecordScope};
 use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{LabelId, Map, NodeId, TypeId, Value};
 
@@ -180,13 +180,13 @@ fn type_facts(call: &mut CallContext<'_>, rel_type: TypeId, most: usize) -> Resu
     Ok(facts)
 }
 
-/// Whether a property of a label has an index, and whether its values are unique.
-fn indexed(catalog: &Catalog, label: LabelId, property: &str) -> (bool, bool) {
+/// Whether a property of a label or type has an index, and whether its values are unique.
+fn indexed(catalog: &Catalog, scope: RecordScope, property: &str) -> (bool, bool) {
     let mut found = (false, false);
     for index in catalog
         .indexes()
         .iter()
-        .filter(|index| index.scope == label.into())
+        .filter(|index| index.scope == scope)
     {
         let is_first = index
             .fields
@@ -249,8 +249,8 @@ fn data(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
             .collect();
         for (property, about) in &facts.records.properties {
             let (kind, is_list) = property_type(about);
-            let (index, unique) = indexed(&catalog, id, property);
-            let required = is_required(&catalog, std::slice::from_ref(&label), property);
+            let (index, unique) = indexed(&catalog, id.into(), property);
+            let required = is_required(&catalog, &[id.into()], property);
             call.emit(vec![
                 Value::String(label.clone()),
                 Value::String(property.clone()),
@@ -291,13 +291,15 @@ fn data(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     for (id, name, _) in types_in_use(call)? {
         for (property, about) in &type_facts(call, id, most)?.properties {
             let (kind, is_list) = property_type(about);
+            let (index, unique) = indexed(&catalog, id.into(), property);
+            let required = is_required(&catalog, &[id.into()], property);
             call.emit(vec![
                 Value::String(name.clone()),
                 Value::String(property.clone()),
                 integer(0),
-                false.into(),
-                false.into(),
-                false.into(),
+                unique.into(),
+                index.into(),
+                required.into(),
                 kind.into(),
                 is_list.into(),
                 Value::Null,
@@ -313,20 +315,19 @@ fn data(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
 }
 
 /// The properties of a label or type, as `apoc.meta.schema` shows them.
-fn properties(catalog: &Catalog, label: Option<(LabelId, &Arc<str>)>, facts: &RecordFacts) -> Map {
+fn properties(catalog: &Catalog, scope: RecordScope, facts: &RecordFacts) -> Map {
     let entry = |(property, about): (&Arc<str>, &PropertyFacts)| {
         let (kind, is_list) = property_type(about);
         let mut map = Map::from_iter([
             ("type", Value::from(kind)),
             ("array", is_list.into()),
-            ("existence", false.into()),
+            ("existence", is_required(catalog, &[scope], property).into()),
         ]);
-        if let Some((id, name)) = label {
-            let (index, unique) = indexed(catalog, id, property);
-            let required = is_required(catalog, std::slice::from_ref(name), property);
+        // As in APOC, only nodes have these two.
+        if matches!(scope, RecordScope::Label(_)) {
+            let (index, unique) = indexed(catalog, scope, property);
             map.insert("indexed", index.into());
             map.insert("unique", unique.into());
-            map.insert("existence", required.into());
         }
         (property.clone(), Value::from(map))
     };
@@ -340,7 +341,7 @@ fn schema(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     let mut of_types: BTreeMap<Arc<str>, Map> = BTreeMap::new();
     for (id, name, count) in types_in_use(call)? {
         let facts = type_facts(call, id, most)?;
-        let about = properties(&catalog, None, &facts);
+        let about = properties(&catalog, id.into(), &facts);
         of_types.insert(name.clone(), about.clone());
         let shown = Map::from_iter([
             ("type", Value::from("relationship")),
@@ -376,7 +377,7 @@ fn schema(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
             ("labels", names(&others)),
             (
                 "properties",
-                properties(&catalog, Some((id, &label)), &facts.records).into(),
+                properties(&catalog, id.into(), &facts.records).into(),
             ),
             ("relationships", relationships.into()),
         ]);

@@ -190,7 +190,7 @@ pub fn schema(random: &mut Random) -> Vec<String> {
         "CREATE INDEX FOR ()-[r:U]-() ON (r.w, r.s)",
         "CREATE INDEX FOR ()-[r:T]-() ON (r.s)",
         "CREATE INDEX FOR ()-[r:V]-() ON (r.i)",
-        "CREATE CONSTRAINT FOR ()-[r:U]-() REQUIRE r.i IS UNIQUE",
+        "CREATE INDEX FOR ()-[r:U]-() ON (r.i)",
     ];
     let chosen = all.iter().filter(|_| !random.once_in(3));
     chosen.map(|text| (*text).to_owned()).collect()
