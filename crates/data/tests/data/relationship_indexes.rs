@@ -572,3 +572,42 @@ fn convergent_fields_of_relationships_are_indexed() {
         assert_eq!(left, [], "{index}");
     }
 }
+
+/// An index over relationships has statistics, which survive a reopening and are taken for a new index.
+#[test]
+fn an_index_over_relationships_has_statistics() {
+    let (store, folder) = on_disk();
+    let nodes = nodes(&store, 2);
+    create_index(&store, "at", vec![field("at", false)]).unwrap();
+    let mut tx = store.begin(Access::Write).unwrap();
+    for number in 0..1_000 {
+        let mut properties = vec![("kind", int(number % 4))];
+        if number % 2 == 0 {
+            properties.push(("at", int(number % 20)));
+        }
+        pay(&mut tx, (nodes[0], nodes[1]), &properties).unwrap();
+    }
+    tx.commit().unwrap();
+    let facts = |store: &DataStore, name: &str| {
+        let catalog = store.catalog();
+        let index = catalog.index_named(name).expect("it exists");
+        let type_id = catalog.type_id("PAID").expect("it exists");
+        let statistics = store.statistics().of_type(type_id).unwrap().unwrap();
+        let facts = statistics.index(index.id).expect("it is sampled").clone();
+        (facts.entries, facts.distinct, facts.first.present)
+    };
+    assert_eq!(facts(&store, "at"), (500, vec![10], 500));
+    create_index(
+        &store,
+        "both",
+        vec![field("kind", false), field("at", false)],
+    )
+    .unwrap();
+    assert_eq!(facts(&store, "both"), (500, vec![2, 10], 500));
+    store.statistics().save().unwrap();
+    drop(store);
+    let engine = crate::common::engine_at(&folder.path().join("db"));
+    let store = DataStore::open(engine, isomer_data::DataStoreOptions::default()).unwrap();
+    assert_eq!(facts(&store, "at"), (500, vec![10], 500));
+    assert_eq!(facts(&store, "both"), (500, vec![2, 10], 500));
+}
