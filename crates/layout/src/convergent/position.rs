@@ -28,6 +28,7 @@ impl ConvergentOwner {
     }
 
     /// The record of the same kind with another id.
+    #[doc(hidden)]
     pub fn with_number(self, id: u64) -> Self {
         match self {
             Self::Node(_) => Self::Node(NodeId(id)),
@@ -36,6 +37,7 @@ impl ConvergentOwner {
     }
 
     /// The key of its record.
+    #[doc(hidden)]
     pub fn record_key(self) -> Vec<u8> {
         match self {
             Self::Node(id) => keyspace::node(id),
