@@ -4,8 +4,8 @@
 //! fields, each field a list of `each` and the names of its path. The label is its number; where the records are
 //! relationships, a list with the number of their type is in its place. A constraint: name, label, ready, kind (1
 //! unique, 2 required, 3 types, 4 checks, 5 closed, 6 convergent, 7 key), then what the kind needs: of 1 and 7 the
-//! index's number. Checks are lists of path, kind (1 range, 2 one of, 3 length) and what that needs; a bound is an empty
-//! list, or the value and whether it is included.
+//! index's number. Checks are lists of path, kind (1 range, 2 one of, 3 length) and what that needs; a bound is an
+//! empty list, or the value and whether it is included.
 
 use std::{ops::Bound, sync::Arc};
 
