@@ -10,7 +10,9 @@
 //! - a path pattern always alternates node, link, node: a quantified part without written neighbours gets
 //!   anonymous nodes, which does not change the result;
 //! - `EXISTS { (a)-->(b) WHERE … }` is `EXISTS { MATCH (a)-->(b) WHERE … }`;
-//! - a minus directly before a number is part of the literal.
+//! - a minus directly before a number is part of the literal;
+//! - GQL's `FILTER`, `LET`, `FOR`, `NEXT` and `WHEN … THEN` are the `WITH`, `UNWIND` and `CALL` that they amount to;
+//! - `x IS NORMALIZED` is a call of `isNormalized()`.
 
 mod expr;
 mod name;
@@ -29,10 +31,10 @@ pub use pattern::{
     PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 pub use query::{
-    CallProcedure, CallSubquery, Clause, Create, Delete, Foreach, LoadCsv, Match, Merge,
-    MergeAction, MergeEvent, Projection, ProjectionItem, Query, Remove, RemoveItem, Return, Set,
-    SetItem, SingleQuery, SortItem, SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem,
-    YieldItems,
+    CallProcedure, CallSubquery, Clause, Concurrency, Create, Delete, Foreach, Hint, HintKind,
+    InTransactions, LoadCsv, Match, Merge, MergeAction, MergeEvent, OnError, Projection,
+    ProjectionItem, Query, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
+    SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
 };
 pub use schema::{
     ConstraintRequirement, CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema,

@@ -31,6 +31,8 @@ impl Default for ParseLimits {
 }
 
 pub(super) type PResult<T> = Result<T, ParseError>;
+/// A rule of the grammar.
+pub(super) type Rule<T> = fn(&mut Parser<'_>) -> PResult<T>;
 
 /// Keywords that may start a clause.
 pub(super) const CLAUSES: &[Keyword] = &[
@@ -261,9 +263,35 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The name of a variable, which must not be a reserved word.
+    /// Whether a reserved word is a variable where an expression or a pattern's variable is expected: something follows
+    /// that cannot follow the word as a keyword.
+    pub(super) fn is_reserved_name(&self) -> bool {
+        use Symbol::*;
+        let TokenKind::Keyword(keyword) = self.peek() else {
+            return false;
+        };
+        if !keyword.may_be_name() {
+            return false;
+        }
+        match self.peek_at(1) {
+            TokenKind::Symbol(symbol) => !matches!(symbol, LeftParen | LeftBracket | LeftBrace),
+            TokenKind::Keyword(next) => {
+                next != keyword
+                    && (AFTER_EXPRESSION.contains(&next) || next == Keyword::Return)
+                    && !matches!(
+                        (keyword, next),
+                        (Keyword::Starts | Keyword::Ends, Keyword::With)
+                    )
+            }
+            _ => false,
+        }
+    }
+
+    /// The name of a variable. Where nothing but a variable can come, that is any word but an operator or constant.
     pub(super) fn variable(&mut self) -> PResult<Ident> {
-        if self.is_variable_at(0) {
+        let is_name = self.is_variable_at(0)
+            || matches!(self.peek(), TokenKind::Keyword(keyword) if keyword.may_be_name());
+        if is_name {
             return Ok(self.take_name());
         }
         let error = self.unexpected("a variable");

@@ -13,6 +13,8 @@ mod clause_order;
 mod cursor;
 mod errors;
 mod expr;
+mod gql;
+mod hint;
 mod label;
 mod literal;
 mod operator;
@@ -22,6 +24,7 @@ mod schema;
 mod show;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod value_type;
 
 use clause_order::QueryPosition;

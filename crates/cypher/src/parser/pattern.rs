@@ -1,7 +1,7 @@
 //! Patterns.
 
 use super::cursor::{Context, PResult, Parser};
-use super::expr::{map_literal, optional_where, predicate};
+use super::expr::{expression, map_literal, optional_where, predicate};
 use super::label::label_expression;
 use super::literal::{parameter, unsigned_integer};
 use crate::Span;
@@ -95,10 +95,32 @@ fn path_selector(p: &mut Parser<'_>) -> PResult<Option<PathSelector>> {
                 PathSelector::Shortest(count)
             }
         }
+        (TokenKind::Name, _) => {
+            path_mode(p)?;
+            return Ok(None);
+        }
         _ => return Ok(None),
     };
     eat_path_word(p);
     Ok(Some(selector))
+}
+
+/// The path mode of GQL, if there is one. A pattern always matches trails: no relationship occurs twice in it.
+fn path_mode(p: &mut Parser<'_>) -> PResult<()> {
+    if p.eat_word("TRAIL") {
+        eat_path_word(p);
+        return Ok(());
+    }
+    let others = ["WALK", "ACYCLIC", "SIMPLE"];
+    match others.into_iter().find(|word| p.is_word(word)) {
+        None => Ok(()),
+        Some(mode) => Err(ParseError::new(
+            Detail::UnexpectedSyntax,
+            p.span(),
+            format!("the path mode {mode} is not available: patterns match trails"),
+        )
+        .with_hint("write TRAIL or leave the mode out, and test the nodes of the path in WHERE")),
+    }
 }
 
 /// The optional noise words `PATH` or `PATHS` of a selector.
@@ -280,7 +302,7 @@ fn bound(p: &mut Parser<'_>) -> PResult<u64> {
 
 fn node(p: &mut Parser<'_>, usage: PatternUse) -> PResult<NodePattern> {
     let start = p.expect(Symbol::LeftParen)?;
-    let variable = if p.is_variable_at(0) {
+    let variable = if p.is_variable_at(0) || p.is_reserved_name() {
         Some(p.variable()?)
     } else {
         None
@@ -310,7 +332,8 @@ fn optional_labels(p: &mut Parser<'_>) -> PResult<Option<LabelExpr>> {
         bar_ends: false,
         ..p.context
     };
-    p.within(context, label_expression).map(Some)
+    p.within(context, |p| label_expression(p, expression))
+        .map(Some)
 }
 
 fn pattern_properties(p: &mut Parser<'_>, usage: PatternUse) -> PResult<Option<Expr>> {
@@ -406,7 +429,7 @@ fn relationship_detail(
     relationship: &mut RelationshipPattern,
     usage: PatternUse,
 ) -> PResult<()> {
-    if p.is_variable_at(0) {
+    if p.is_variable_at(0) || p.is_reserved_name() {
         relationship.variable = Some(p.variable()?);
     }
     relationship.types = optional_labels(p)?;
@@ -571,7 +594,7 @@ fn check_usage(path: &PathPattern, usage: PatternUse) -> PResult<()> {
         if let Some(labels) = node
             .labels
             .as_ref()
-            .filter(|labels| labels.as_conjunction().is_none())
+            .filter(|labels| labels.as_labels().is_none())
         {
             return error(
                 Detail::UnexpectedSyntax,
@@ -607,13 +630,7 @@ fn check_usage(path: &PathPattern, usage: PatternUse) -> PResult<()> {
         }
         // `-[r]->` may refer to a bound variable, which is a different error that the binder reports.
         let is_untyped_variable = relationship.types.is_none() && relationship.variable.is_some();
-        if !is_untyped_variable
-            && relationship
-                .types
-                .as_ref()
-                .and_then(LabelExpr::as_name)
-                .is_none()
-        {
+        if !is_untyped_variable && !relationship.types.as_ref().is_some_and(LabelExpr::is_label) {
             return error(
                 Detail::NoSingleRelationshipType,
                 relationship.span,

@@ -286,6 +286,7 @@ pub(super) fn terminate(p: &mut Parser<'_>) -> PResult<StatementBody> {
         None => Vec::new(),
     };
     let call = CallProcedure {
+        optional: false,
         name: QualifiedName {
             parts: TERMINATE
                 .map(|part| Ident::new(part, start))

@@ -177,6 +177,11 @@ impl Printer {
                     printer.label_part(part, matches!(part.kind, LabelExprKind::Or(_)))
                 });
             }
+            LabelExprKind::Dynamic { names, any } => {
+                self.text(if *any { "$any(" } else { "$(" });
+                self.expr(names);
+                self.text(")");
+            }
         }
     }
 
