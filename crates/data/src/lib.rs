@@ -129,7 +129,8 @@ pub use statistics::{
 pub use store::{Access, DataStore, WeakDataStore};
 pub use stream::{ChangeStream, StreamHold};
 pub use transaction::{
-    Savepoint, Transaction, commit::DataCommit, name_ids::NameIds, raw_read::RawRead,
+    Savepoint, Transaction, TransactionStarter, commit::DataCommit, name_ids::NameIds,
+    raw_read::RawRead,
 };
 pub use verdict::Verdict;
 pub use view_reads::ViewReads;

@@ -120,6 +120,23 @@ struct SavepointState {
     deltas: Deltas,
 }
 
+/// Begins transactions with the access and the reserved buckets of another one.
+#[derive(Clone)]
+pub struct TransactionStarter {
+    store: DataStore,
+    access: Access,
+    reserved: Option<&'static str>,
+}
+
+impl TransactionStarter {
+    /// Begins a transaction at the last committed version.
+    pub fn begin(&self) -> Result<Transaction, DataError> {
+        let mut begun = Transaction::begin(self.store.clone(), self.access)?;
+        begun.kv_mut().reserve_buckets(self.reserved);
+        Ok(begun)
+    }
+}
+
 impl Transaction {
     #[doc(hidden)]
     pub fn begin(store: DataStore, access: Access) -> Result<Self, DataError> {
@@ -199,6 +216,15 @@ impl Transaction {
             buckets: self.buckets.fork(),
             ..Self::made(self.store.clone(), self.catalog.clone(), state, footprint)
         })
+    }
+
+    /// Begins further transactions like this one, also in other threads.
+    pub fn starter(&self) -> TransactionStarter {
+        TransactionStarter {
+            store: self.store.clone(),
+            access: self.access(),
+            reserved: self.buckets.reserved(),
+        }
     }
 
     /// The store it belongs to.

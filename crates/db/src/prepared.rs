@@ -129,7 +129,7 @@ impl Prepared {
                 true => Access::Read,
                 false => self.db.most_access(),
             };
-            let transaction = ReadTransaction::begin(self.db.clone(), access)?;
+            let transaction = ReadTransaction::begin_for_statement(self.db.clone(), access)?;
             let result = transaction.run_prepared(self, &parameters, options)?;
             transaction.finish()?;
             Ok(result)

@@ -200,6 +200,15 @@ fn plan(db: &Database, transaction: &Transaction, text: &str) -> Result<Arc<Plan
     isomer_plan::prepare(text, &catalog, &db.options.planning)
 }
 
+/// Who decides what a statement's transaction commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransactionOwner {
+    /// The transaction was begun for the statement, and ends with it.
+    Statement,
+    /// The caller began it.
+    Caller,
+}
+
 /// A running statement.
 pub(crate) struct Run {
     execution: Execution,
@@ -218,6 +227,7 @@ impl Run {
         statement: &Statement,
         parameters: &Map,
         options: &QueryOptions,
+        owner: TransactionOwner,
     ) -> Result<Self> {
         options.check_allowed(statement.ready.plan.class)?;
         let inner = &db.inner;
@@ -231,6 +241,10 @@ impl Run {
             csv_folder: inner.options.csv_folder.clone(),
             views: Some(inner.views.clone()),
             workers: inner.options.workers,
+            own_commits: match owner {
+                TransactionOwner::Statement => Some(inner.options.durability),
+                TransactionOwner::Caller => None,
+            },
             ..ExecutionOptions::default()
         };
         if let Some(rows) = inner.options.parallel_rows {
@@ -343,6 +357,7 @@ pub(crate) fn gather(
     statement: &Statement,
     parameters: &Map,
     options: &QueryOptions,
+    owner: TransactionOwner,
 ) -> Result<QueryResult> {
     let default_limits = &db.inner.options.limits;
     if let Some(point) = &statement.ready.point
@@ -360,7 +375,7 @@ pub(crate) fn gather(
         }
     }
     let max_bytes = options.resolved_limits(default_limits).memory_bytes;
-    let mut run = Run::start(db, transaction, statement, parameters, options)?;
+    let mut run = Run::start(db, transaction, statement, parameters, options, owner)?;
     if run.plan.mode == Mode::Explain {
         // In a collected result, the plan is returned as rows; a stream has no rows, but the columns of the query
         // without `EXPLAIN`.

@@ -213,7 +213,8 @@ impl RowCursor {
         options: &QueryOptions,
     ) -> Result<Self> {
         let data = &mut *transaction.borrow_mut()?;
-        let started = Run::start(&transaction.db, data, statement, parameters, options);
+        let owner = transaction.owner();
+        let started = Run::start(&transaction.db, data, statement, parameters, options, owner);
         let run = transaction.noted(started)?;
         Ok(Self {
             transaction: transaction.serial(),

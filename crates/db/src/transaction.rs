@@ -15,7 +15,7 @@ use isomer_value::Map;
 use crate::{
     Database, Error, ErrorKind, Query, QueryOptions, QueryResult, Result,
     layers::{LayerError, LayerResult as _},
-    statement::{self, Statement},
+    statement::{self, Statement, TransactionOwner},
 };
 
 /// A transaction that reads one version of the database: see [`Database::begin_read`] and [`Database::read`].
@@ -47,6 +47,7 @@ pub struct ReadTransaction {
     lost_race: Cell<bool>,
     version: Version,
     read_only: bool,
+    owner: TransactionOwner,
     serial: u64,
 }
 
@@ -105,6 +106,13 @@ impl ReadTransaction {
         Ok(Self::of(db, inner))
     }
 
+    /// As [`ReadTransaction::begin`], for one statement.
+    pub(crate) fn begin_for_statement(db: Database, access: Access) -> Result<Self> {
+        let mut begun = Self::begin(db, access)?;
+        begun.owner = TransactionOwner::Statement;
+        Ok(begun)
+    }
+
     pub(crate) fn of(db: Database, mut inner: isomer_data::Transaction) -> Self {
         inner.kv_mut().reserve_buckets(db.reserved());
         Self {
@@ -113,6 +121,7 @@ impl ReadTransaction {
             read_only: inner.access() == Access::Read,
             inner: RefCell::new(inner),
             lost_race: Cell::new(false),
+            owner: TransactionOwner::Caller,
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -193,6 +202,11 @@ impl ReadTransaction {
         self.version
     }
 
+    /// Who decides what it commits.
+    pub(crate) fn owner(&self) -> TransactionOwner {
+        self.owner
+    }
+
     /// Its number in this process.
     pub(crate) fn serial(&self) -> u64 {
         self.serial
@@ -225,7 +239,7 @@ impl ReadTransaction {
         options: &QueryOptions,
     ) -> Result<QueryResult> {
         let data = &mut *self.borrow_mut()?;
-        let result = statement::gather(&self.db, data, statement, parameters, options);
+        let result = statement::gather(&self.db, data, statement, parameters, options, self.owner);
         self.noted(result)
     }
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use isomer_data::{GraphRead, Savepoint, Transaction};
+use isomer_data::{Durability, GraphRead, Savepoint, Transaction};
 use isomer_plan::{
     Plan,
     physical::{Mode, Notice, Op, OpId, PlanBody, StatementClass},
@@ -51,6 +51,9 @@ pub struct ExecutionOptions {
     pub workers: usize,
     /// Minimum number of scanned nodes for which several threads compute an aggregation's rows.
     pub parallel_rows: u64,
+    /// How subqueries with `IN TRANSACTIONS` commit, if the statement's transaction is its own. Without it they are
+    /// refused: the caller decides what is committed.
+    pub own_commits: Option<Durability>,
     /// The database's read views; without them everything is read from the rows.
     pub views: Option<Arc<Views>>,
 }
@@ -69,6 +72,7 @@ impl Default for ExecutionOptions {
             csv_folder: None,
             workers: 0,
             parallel_rows: 16_384,
+            own_commits: None,
             views: None,
         }
     }
@@ -88,6 +92,8 @@ pub struct Execution {
     /// Where its writes begin, if it may write.
     mark: Option<Savepoint>,
     steps: Steps,
+    /// Whether it writes in the transaction it is given, rather than in transactions of its own.
+    writes_here: bool,
     rows_given: u64,
 }
 
@@ -165,6 +171,11 @@ impl Execution {
         };
         let profiled = plan.mode == Mode::Profile;
         let operator_count = plan.operators.len();
+        let writes_here = plan.class == StatementClass::Write
+            && !plan
+                .operators
+                .iter()
+                .any(|one| matches!(one.op, Op::BatchApply(_)));
         let watch = Watch::new(
             options.limits.clone(),
             options.cancel.clone(),
@@ -181,6 +192,7 @@ impl Execution {
         run.host.running = options.running.clone();
         run.host.program = options.host.clone();
         run.host.csv_folder = options.csv_folder.clone();
+        run.host.own_commits = options.own_commits;
         run.threads.min_rows = options.parallel_rows as f64;
         run.threads.workers = match options.workers {
             0 => cores(),
@@ -198,6 +210,7 @@ impl Execution {
             pieces: Pieces::default(),
             mark: None,
             steps: Steps::NotBegun,
+            writes_here,
             rows_given: 0,
         })
     }
@@ -210,7 +223,7 @@ impl Execution {
     /// Fills `rows` with the next rows, at least one unless there are no more. Returns whether there may be more.
     pub fn next_rows(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
         rows.begin(self.run.plan.columns.len());
-        if self.run.plan.class == StatementClass::Write {
+        if self.writes_here {
             self.mark_writes(transaction);
         }
         let outcome = on_deep_stack(self.depth, || self.advance(transaction, rows));

@@ -179,6 +179,11 @@ functions! {
     Replace "replace" ("text", "search", "replacement") -> Kind::String, Pure, "with every occurrence replaced";
     Split "split" ("text", "delimiter") -> list(Kind::String), Pure, "its parts between the delimiters";
     CharLength "char_length" ("text") -> Kind::Integer, Pure, "the number of characters";
+    CharacterLength "character_length" ("text") -> Kind::Integer, Pure, "the number of characters";
+    Normalize "normalize" ("text", "[form]") -> Kind::String, Pure,
+        "in a normal form of Unicode: NFC, NFD, NFKC or NFKD";
+    IsNormalized "isNormalized" ("text", "[form]") -> Kind::Boolean, Pure,
+        "whether it is in a normal form of Unicode, as `IS NORMALIZED` tests";
     // points
     Point "point" ("map") -> Kind::Point, Pure, "a point from its coordinates";
     PointDistance "point.distance" ("a", "b") -> Kind::Float, Pure, "the distance between two points";
@@ -260,6 +265,9 @@ functions! {
     RelationshipIdsOf "relationshipIdsOf" ("ids") -> list(Kind::Any);
     ElementIdLike "elementIdLike" ("entity", "id") -> Kind::Any;
     ElementIdsLike "elementIdsLike" ("entity", "ids") -> list(Kind::Any);
+    // `n:$(names)` is `hasAllNames(labels(n), names)`, `r:$any(names)` is `hasAnyName(type(r), names)`
+    HasAllNames "hasAllNames" ("carried", "names") -> Kind::Boolean;
+    HasAnyName "hasAnyName" ("carried", "names") -> Kind::Boolean;
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::catalog::ProcedureSignature;
 use crate::expr::{AggregateCall, Expr, LabelRef, LocalId, SlotId, TypeRef};
-use crate::physical::{CreatePattern, Direction, EntityChange, SortKey};
+use crate::physical::{CreatePattern, Direction, EntityChange, OnError, SortKey};
 use crate::schema::Listing;
 use crate::walk::{Selector, Walk};
 
@@ -58,7 +58,11 @@ pub(crate) enum LogicalStep {
     /// `CALL { … }`; without outputs it runs for its side effects, once per row, and the row passes.
     Apply {
         query: LogicalQuery,
+        /// Whether a row for which the query gives none is kept, with nulls.
+        optional: bool,
     },
+    /// `CALL { … } IN TRANSACTIONS`
+    Batches(Box<BatchStep>),
     Create(CreatePattern),
     Merge(Box<MergeStep>),
     Set(Vec<EntityChange>),
@@ -75,6 +79,17 @@ pub(crate) enum LogicalStep {
         show: Listing,
         slots: Vec<SlotId>,
     },
+}
+
+/// A query that runs in transactions of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchStep {
+    pub query: LogicalQuery,
+    pub optional: bool,
+    pub batch_rows: Option<Expr>,
+    pub concurrency: Option<Expr>,
+    pub on_error: OnError,
+    pub status: Option<SlotId>,
 }
 
 /// A `MERGE`.

@@ -32,7 +32,7 @@
 
 use std::sync::Arc;
 
-pub use isomer_cypher::ast::Mode;
+pub use isomer_cypher::ast::{Mode, OnError};
 pub use isomer_value::Direction;
 
 pub use crate::expr::OpId;
@@ -328,6 +328,8 @@ pub enum Op {
     // --- combining
     /// Runs `right` for each row of `input`; its rows are the result. `right` reads the row through its `Argument`.
     Apply { input: OpId, right: OpId },
+    /// Like `Apply`, in transactions of its own: each of them for a batch of rows.
+    BatchApply(BatchApply),
     /// Like `Apply`, but a row without a match passes once, with `nulls` set to null. If `row_wise`, `right` consists
     /// only of operators that treat each row independently and in order, so that it may run for a whole chunk at once.
     OptionalApply {
@@ -565,6 +567,38 @@ pub struct ExpandInto {
     pub relationship: Option<SlotId>,
     /// The relationship must differ from all of these.
     pub distinct_from: Vec<SlotId>,
+}
+
+/// A sub-plan that runs in transactions of its own: `CALL { … } IN TRANSACTIONS`.
+///
+/// The rows of `input` are those of the statement's snapshot, whatever the transactions commit meanwhile. Memory: the
+/// rows of one batch, and what they return.
+#[derive(Clone, Debug)]
+pub struct BatchApply {
+    /// The input.
+    pub input: OpId,
+    /// Runs for each row of the input, which it reads through its `Argument`.
+    pub right: OpId,
+    /// Rows of one transaction; the default of the executor if absent.
+    pub batch_rows: Option<Expr>,
+    /// Transactions that run at once; one if absent, the executor's choice if 0.
+    pub concurrency: Option<Expr>,
+    /// What an error in a transaction does.
+    pub on_error: OnError,
+    /// Receives the outcome of the row's transaction as a map.
+    pub status: Option<SlotId>,
+    /// The slots that the sub-plan returns: null for the rows of a transaction that failed. If there are none, each row
+    /// passes once.
+    pub outputs: Vec<SlotId>,
+    /// Whether a row for which the sub-plan returns none passes once, with nulls.
+    pub optional: bool,
+}
+
+impl BatchApply {
+    /// The slots that it binds.
+    pub fn slots(&self) -> impl Iterator<Item = SlotId> + '_ {
+        self.outputs.iter().copied().chain(self.status)
+    }
 }
 
 /// The number of relationships of a bound node.
@@ -884,6 +918,8 @@ pub struct CreateNode {
     pub node: SlotId,
     /// Its labels, each once.
     pub labels: Vec<LabelRef>,
+    /// Further labels: each expression gives a text or a list of texts.
+    pub dynamic_labels: Vec<Expr>,
     /// Its properties; may read slots of the input and of nodes created before it.
     pub properties: Properties,
 }
@@ -894,13 +930,22 @@ pub struct CreateRelationship {
     /// Receives the relationship.
     pub relationship: SlotId,
     /// Its type.
-    pub rel_type: TypeRef,
+    pub rel_type: CreatedType,
     /// Where it starts; null is an error.
     pub source: SlotId,
     /// Where it ends; null is an error.
     pub target: SlotId,
     /// Its properties.
     pub properties: Properties,
+}
+
+/// The type of a relationship to create.
+#[derive(Clone, Debug)]
+pub enum CreatedType {
+    /// Named in the statement.
+    Fixed(TypeRef),
+    /// `$(expression)`: a text, or a list of one text.
+    Dynamic(Expr),
 }
 
 /// One step of a `CREATE`.
@@ -910,6 +955,28 @@ pub enum CreateItem {
     Node(CreateNode),
     /// A relationship between nodes bound or created before.
     Relationship(CreateRelationship),
+}
+
+impl CreateItem {
+    /// Calls `visit` for the expressions that it evaluates.
+    pub fn for_each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        let properties = match self {
+            Self::Node(node) => {
+                node.dynamic_labels.iter().for_each(&mut *visit);
+                &node.properties
+            }
+            Self::Relationship(one) => {
+                if let CreatedType::Dynamic(name) = &one.rel_type {
+                    visit(name);
+                }
+                &one.properties
+            }
+        };
+        match properties {
+            Properties::Entries(entries) => entries.iter().for_each(|(_, value)| visit(value)),
+            Properties::Map(value) => visit(value),
+        }
+    }
 }
 
 /// What a `CREATE` or the creating side of a `MERGE` creates, in order.
@@ -981,10 +1048,18 @@ pub enum EntityChange {
     Replace { entity: Expr, value: Expr },
     /// `SET e += map`
     Merge { entity: Expr, value: Expr },
-    /// `SET e:A:B`
-    AddLabels { entity: Expr, labels: Vec<LabelRef> },
-    /// `REMOVE e:A:B`
-    RemoveLabels { entity: Expr, labels: Vec<LabelRef> },
+    /// `SET e:A:B`, `SET e:$(expression)`
+    AddLabels {
+        entity: Expr,
+        labels: Vec<LabelRef>,
+        dynamic: Vec<Expr>,
+    },
+    /// `REMOVE e:A:B`, `REMOVE e:$(expression)`
+    RemoveLabels {
+        entity: Expr,
+        labels: Vec<LabelRef>,
+        dynamic: Vec<Expr>,
+    },
     /// `REMOVE e.name`
     RemoveProperty { entity: Expr, path: Vec<PropRef> },
 }
@@ -1038,6 +1113,7 @@ impl Op {
             | Self::CountApply { input, right, .. }
             | Self::CartesianProduct { input, right }
             | Self::HashJoin { input, right, .. } => vec![*input, *right],
+            Self::BatchApply(batches) => vec![batches.input, batches.right],
             Self::Merge(merge) => vec![merge.input, merge.matching],
             Self::ForEach { input, body, .. } => vec![*input, *body],
             Self::Union { inputs } => inputs.clone(),
@@ -1116,6 +1192,10 @@ impl Op {
                 change(input);
                 change(right);
             }
+            Self::BatchApply(batches) => {
+                change(&mut batches.input);
+                change(&mut batches.right);
+            }
             Self::Merge(merge) => {
                 change(&mut merge.input);
                 change(&mut merge.matching);
@@ -1143,7 +1223,11 @@ impl Op {
     /// Whether it changes the database.
     pub fn writes(&self) -> bool {
         match self {
-            Self::Create { .. } | Self::Merge(_) | Self::Set { .. } | Self::Delete { .. } => true,
+            Self::Create { .. }
+            | Self::Merge(_)
+            | Self::Set { .. }
+            | Self::Delete { .. }
+            | Self::BatchApply(_) => true,
             Self::ProcedureCall(call) => call.procedure.mode != crate::catalog::ProcedureMode::Read,
             _ => false,
         }

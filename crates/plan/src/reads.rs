@@ -212,6 +212,7 @@ impl Reading<'_> {
             Op::Argument
             | Op::DistinctEnds(_)
             | Op::Apply { .. }
+            | Op::BatchApply(_)
             | Op::OptionalApply { .. }
             | Op::SemiApply { .. }
             | Op::CountApply { .. }

@@ -2,7 +2,8 @@
 
 use isomer_data::GraphRead;
 use isomer_plan::physical::{
-    CreateItem, CreateNode, CreatePattern, CreateRelationship, EntityChange, Properties,
+    CreateItem, CreateNode, CreatePattern, CreateRelationship, CreatedType, EntityChange,
+    Properties,
 };
 
 use super::*;
@@ -18,6 +19,7 @@ fn node_pattern(
     let item = CreateItem::Node(CreateNode {
         node,
         labels,
+        dynamic_labels: Vec::new(),
         properties: Properties::Entries(properties),
     });
     (
@@ -63,7 +65,7 @@ fn create_makes_a_pattern_per_row() {
         .items
         .push(CreateItem::Relationship(CreateRelationship {
             relationship,
-            rel_type,
+            rel_type: CreatedType::Fixed(rel_type),
             source: a,
             target: a,
             properties: Properties::Entries(Vec::new()),

@@ -10,8 +10,8 @@ use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::catalog::{ProcedureField, ProcedureSignature};
 use crate::error::{PlanError, PlanErrorKind};
-use crate::expr::{Expr, Kind};
-use crate::logical::{LogicalStep, conjuncts};
+use crate::expr::{Expr, Kind, SlotId};
+use crate::logical::{LogicalQuery, LogicalStep, conjuncts};
 
 impl<'a> Binder<'a> {
     /// A call among other clauses.
@@ -20,6 +20,28 @@ impl<'a> Binder<'a> {
         call: &'a ast::CallProcedure,
         steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
+        if !call.optional {
+            return self.bind_required_call(call, steps).map(drop);
+        }
+        let mut inner = Vec::new();
+        let outputs = self.bind_required_call(call, &mut inner)?;
+        steps.push(LogicalStep::Apply {
+            query: LogicalQuery {
+                branches: vec![inner],
+                outputs,
+                distinct: false,
+            },
+            optional: true,
+        });
+        Ok(())
+    }
+
+    /// Binds a call and returns the slots of its columns.
+    fn bind_required_call(
+        &mut self,
+        call: &'a ast::CallProcedure,
+        steps: &mut Vec<LogicalStep>,
+    ) -> Result<Vec<SlotId>> {
         let procedure = find_procedure(self, call)?;
         let Some(arguments) = &call.arguments else {
             return Err(PlanError::syntax(
@@ -53,6 +75,7 @@ impl<'a> Binder<'a> {
                 }
             }
         }
+        let outputs = yields.iter().map(|(_, slot)| *slot).collect();
         steps.push(LogicalStep::Call {
             procedure,
             arguments,
@@ -68,7 +91,7 @@ impl<'a> Binder<'a> {
             conjuncts(bound, &mut terms);
             steps.push(LogicalStep::Filter(terms));
         }
-        Ok(())
+        Ok(outputs)
     }
 
     /// A call that is the whole statement: its columns are the result.

@@ -62,6 +62,9 @@ fn bind_match<'a>(
         clause.predicate.as_ref(),
         NewNames::Allowed,
     )?;
+    for hint in &clause.hints {
+        check_hint(binder, hint)?;
+    }
     if !pattern.casts.is_empty() {
         steps.push(LogicalStep::Project(pattern.casts));
     }
@@ -69,6 +72,23 @@ fn bind_match<'a>(
         graph: pattern.graph,
         optional: clause.optional,
     });
+    Ok(())
+}
+
+/// Checks the variables of a hint. The planner chooses by cost: it considers every index, scan and join that a hint can
+/// name, so that a hint changes no plan.
+fn check_hint(binder: &mut Binder<'_>, hint: &ast::Hint) -> Result<()> {
+    for variable in hint.variables() {
+        if binder.lookup(&variable.name).is_none() {
+            return Err(binder.undefined(&variable.name, variable.span));
+        }
+    }
+    binder.notice(
+        "HintIgnored",
+        "the planner chooses indexes, scans and joins by their cost, and ignores the hint"
+            .to_owned(),
+        hint.span,
+    );
     Ok(())
 }
 

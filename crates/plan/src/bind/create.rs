@@ -1,14 +1,16 @@
 //! `CREATE` and `MERGE` patterns: what is created, and for `MERGE` also what is matched.
 
-use isomer_cypher::ast::{self, ExprKind, PatternLink};
+use isomer_cypher::ast::{self, ExprKind, LabelExprKind, PatternLink};
 
+use super::expression::{has_names, type_has_names};
 use super::pattern::{BoundPattern, parameter_map};
 use super::{Binder, Result, already_bound};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, LabelRef, PathSegment, SlotId};
+use crate::function::Function;
 use crate::logical::{Length, PatternRelationship, QueryGraph};
 use crate::physical::{
-    CreateItem, CreateNode, CreatePattern, CreateRelationship, Direction, Properties,
+    CreateItem, CreateNode, CreatePattern, CreateRelationship, CreatedType, Direction, Properties,
 };
 
 /// The clause that contains the pattern.
@@ -37,6 +39,28 @@ pub(super) struct MadePattern {
 }
 
 impl<'a> Binder<'a> {
+    /// Labels to create, set or remove: the fixed ones, each once, and the expressions of the dynamic ones. None for any
+    /// other label expression.
+    pub(super) fn bind_labels(
+        &mut self,
+        labels: &'a ast::LabelExpr,
+    ) -> Result<Option<(Vec<LabelRef>, Vec<Expr>)>> {
+        let Some(parts) = labels.as_labels() else {
+            return Ok(None);
+        };
+        let (mut fixed, mut dynamic) = (Vec::with_capacity(parts.len()), Vec::new());
+        for part in parts {
+            match &part.kind {
+                LabelExprKind::Dynamic { names, .. } => dynamic.push(self.bind_expr(names)?.expr),
+                _ => {
+                    let label = part.as_name().map(|name| self.label(name));
+                    fixed.extend(label.filter(|label| !fixed.contains(label)));
+                }
+            }
+        }
+        Ok(Some((fixed, dynamic)))
+    }
+
     /// Binds the paths of a `CREATE` or `MERGE`.
     pub(super) fn bind_made_pattern(
         &mut self,
@@ -69,11 +93,29 @@ impl<'a> Binder<'a> {
                             entity: Box::new(entity.clone()),
                             labels: vec![*label],
                         }));
+                    graph
+                        .predicates
+                        .extend(node.dynamic_labels.iter().map(|names| {
+                            let arguments = vec![entity.clone()];
+                            let carried = Expr::Call {
+                                function: Function::Labels,
+                                arguments,
+                            };
+                            has_names(carried, names.clone(), false)
+                        }));
                     require(&mut graph, entity, &node.properties);
                 }
                 CreateItem::Relationship(made_relationship) => {
                     let slot = made_relationship.relationship;
                     let undirected = made.undirected.contains(&slot);
+                    let types = match &made_relationship.rel_type {
+                        CreatedType::Fixed(rel_type) => vec![*rel_type],
+                        CreatedType::Dynamic(name) => {
+                            let test = type_has_names(Expr::Slot(slot), name.clone(), false);
+                            graph.predicates.push(test);
+                            Vec::new()
+                        }
+                    };
                     graph.relationships.push(PatternRelationship {
                         slot,
                         bound: false,
@@ -84,7 +126,7 @@ impl<'a> Binder<'a> {
                         } else {
                             Direction::Outgoing
                         },
-                        types: vec![made_relationship.rel_type],
+                        types,
                         length: Length::One,
                         clause: self.clause_count,
                         step_predicate: None,
@@ -182,9 +224,9 @@ fn bind_made_node<'a>(
             return Ok(slot);
         }
     }
-    let labels = match &node.labels {
+    let (labels, dynamic_labels) = match &node.labels {
         Some(labels) => made_labels(binder, labels, making)?,
-        None => Vec::new(),
+        None => Default::default(),
     };
     let properties = bind_made_properties(binder, node.properties.as_ref(), making)?;
     let slot = match &node.variable {
@@ -194,17 +236,18 @@ fn bind_made_node<'a>(
     made.create.items.push(CreateItem::Node(CreateNode {
         node: slot,
         labels,
+        dynamic_labels,
         properties,
     }));
     Ok(slot)
 }
 
-fn made_labels(
-    binder: &mut Binder<'_>,
-    labels: &ast::LabelExpr,
+fn made_labels<'a>(
+    binder: &mut Binder<'a>,
+    labels: &'a ast::LabelExpr,
     making: PatternClause,
-) -> Result<Vec<LabelRef>> {
-    let Some(names) = labels.as_conjunction() else {
+) -> Result<(Vec<LabelRef>, Vec<Expr>)> {
+    let Some(bound) = binder.bind_labels(labels)? else {
         return Err(PlanError::syntax(
             "UnexpectedSyntax",
             format!(
@@ -214,14 +257,7 @@ fn made_labels(
             labels.span,
         ));
     };
-    let mut found = Vec::with_capacity(names.len());
-    for name in names {
-        let label = binder.label(name);
-        if !found.contains(&label) {
-            found.push(label);
-        }
-    }
-    Ok(found)
+    Ok(bound)
 }
 
 fn bind_made_properties<'a>(
@@ -263,13 +299,12 @@ fn bind_made_relationship<'a>(
     if let Some(variable) = &relationship.variable {
         binder.must_be_new(variable)?;
     }
-    let rel_type = match relationship
-        .types
-        .as_ref()
-        .and_then(|types| types.as_name())
-    {
-        Some(name) => binder.rel_type(name),
-        None => {
+    let rel_type = match relationship.types.as_ref().map(|types| &types.kind) {
+        Some(LabelExprKind::Name(name)) => CreatedType::Fixed(binder.rel_type(name)),
+        Some(LabelExprKind::Dynamic { names, any: false }) => {
+            CreatedType::Dynamic(binder.bind_expr(names)?.expr)
+        }
+        _ => {
             return Err(PlanError::syntax(
                 "NoSingleRelationshipType",
                 format!(

@@ -47,43 +47,56 @@ impl<'a> Binder<'a> {
     }
 
     /// `entity:labels` for a node.
-    pub(super) fn label_predicate(&mut self, entity: &Expr, labels: &ast::LabelExpr) -> Expr {
+    pub(super) fn label_predicate(
+        &mut self,
+        entity: &Expr,
+        labels: &'a ast::LabelExpr,
+    ) -> Result<Expr> {
         let has = |labels| Expr::HasLabels {
             entity: Box::new(entity.clone()),
             labels,
         };
-        match &labels.kind {
+        Ok(match &labels.kind {
             LabelExprKind::Name(name) => has(vec![self.label(name)]),
             LabelExprKind::Any => has(Vec::new()),
             LabelExprKind::Not(inner) => match inner.kind {
                 LabelExprKind::Any => Expr::Not(Box::new(has(Vec::new()))),
-                _ => Expr::Not(Box::new(self.label_predicate(entity, inner))),
+                _ => Expr::Not(Box::new(self.label_predicate(entity, inner)?)),
             },
             LabelExprKind::And(parts) => Expr::all_of(
                 parts
                     .iter()
                     .map(|part| self.label_predicate(entity, part))
-                    .collect(),
+                    .collect::<Result<_>>()?,
             ),
             LabelExprKind::Or(parts) => Expr::Or(
                 parts
                     .iter()
                     .map(|part| self.label_predicate(entity, part))
-                    .collect(),
+                    .collect::<Result<_>>()?,
             ),
-        }
+            LabelExprKind::Dynamic { names, any } => {
+                let carried = call(Function::Labels, vec![entity.clone()]);
+                let names = self.bind_expr(names)?.expr;
+                has_names(carried, names, *any)
+            }
+        })
     }
 
     /// `entity:types` for a relationship.
-    pub(super) fn type_predicate(&mut self, entity: &Expr, types: &ast::LabelExpr) -> Expr {
+    pub(super) fn type_predicate(
+        &mut self,
+        entity: &Expr,
+        types: &'a ast::LabelExpr,
+    ) -> Result<Expr> {
         if let Some(names) = types.as_disjunction() {
             let types = names.into_iter().map(|name| self.rel_type(name)).collect();
-            return Expr::HasType {
+            return Ok(Expr::HasType {
                 entity: Box::new(entity.clone()),
                 types,
-            };
+            });
         }
-        match &types.kind {
+        Ok(match &types.kind {
             LabelExprKind::Name(name) => {
                 let types = vec![self.rel_type(name)];
                 Expr::HasType {
@@ -92,20 +105,24 @@ impl<'a> Binder<'a> {
                 }
             }
             LabelExprKind::Any => Expr::IsNotNull(Box::new(entity.clone())),
-            LabelExprKind::Not(inner) => Expr::Not(Box::new(self.type_predicate(entity, inner))),
+            LabelExprKind::Not(inner) => Expr::Not(Box::new(self.type_predicate(entity, inner)?)),
             LabelExprKind::And(parts) => Expr::all_of(
                 parts
                     .iter()
                     .map(|part| self.type_predicate(entity, part))
-                    .collect(),
+                    .collect::<Result<_>>()?,
             ),
             LabelExprKind::Or(parts) => Expr::Or(
                 parts
                     .iter()
                     .map(|part| self.type_predicate(entity, part))
-                    .collect(),
+                    .collect::<Result<_>>()?,
             ),
-        }
+            LabelExprKind::Dynamic { names, any } => {
+                let names = self.bind_expr(names)?.expr;
+                type_has_names(entity.clone(), names, *any)
+            }
+        })
     }
 
     /// Runs `body` in a context without aggregates.
@@ -488,6 +505,28 @@ fn bind_arithmetic_chain<'a>(
     Ok(Typed::new(made.at((span.start, span.end)), kind))
 }
 
+/// Whether labels that a node carries match computed names.
+pub(super) fn has_names(carried: Expr, names: Expr, any: bool) -> Expr {
+    let function = match any {
+        true => Function::HasAnyName,
+        false => Function::HasAllNames,
+    };
+    call(function, vec![carried, names])
+}
+
+/// Whether the type of a relationship matches computed names.
+pub(super) fn type_has_names(relationship: Expr, names: Expr, any: bool) -> Expr {
+    let carried = call(Function::Type, vec![relationship]);
+    has_names(carried, names, any)
+}
+
+fn call(function: Function, arguments: Vec<Expr>) -> Expr {
+    Expr::Call {
+        function,
+        arguments,
+    }
+}
+
 fn bind_has_labels<'a>(
     binder: &mut Binder<'a>,
     operand: &'a ast::Expr,
@@ -495,8 +534,8 @@ fn bind_has_labels<'a>(
 ) -> Result<Typed> {
     let bound = binder.bind_expr(operand)?;
     match bound.kind {
-        Kind::Node | Kind::Any => Ok(boolean(binder.label_predicate(&bound.expr, labels))),
-        Kind::Relationship => Ok(boolean(binder.type_predicate(&bound.expr, labels))),
+        Kind::Node | Kind::Any => Ok(boolean(binder.label_predicate(&bound.expr, labels)?)),
+        Kind::Relationship => Ok(boolean(binder.type_predicate(&bound.expr, labels)?)),
         other => Err(wrong_kind(
             "a label test",
             "a node or a relationship",

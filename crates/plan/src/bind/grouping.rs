@@ -114,8 +114,11 @@ pub(crate) fn walk<'e>(expr: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Expr)
         }
         ExprKind::Unary { operand, .. }
         | ExprKind::IsNull { operand, .. }
-        | ExprKind::IsTyped { operand, .. }
-        | ExprKind::HasLabels { operand, .. } => walk(operand, visit),
+        | ExprKind::IsTyped { operand, .. } => walk(operand, visit),
+        ExprKind::HasLabels { operand, labels } => {
+            walk(operand, visit);
+            labels.for_each_expr(&mut |names| walk(names, visit));
+        }
         ExprKind::Binary { left, right, .. } => {
             walk(left, visit);
             walk(right, visit);

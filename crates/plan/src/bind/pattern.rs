@@ -177,7 +177,7 @@ impl<'a> Binder<'a> {
                     }
                 }
                 None => {
-                    let predicate = self.label_predicate(entity, labels);
+                    let predicate = self.label_predicate(entity, labels)?;
                     conjuncts(predicate, predicates);
                 }
             }
@@ -204,7 +204,7 @@ impl<'a> Binder<'a> {
             && types.as_disjunction().is_none()
             && !matches!(types.kind, LabelExprKind::Any)
         {
-            let predicate = self.type_predicate(entity, types);
+            let predicate = self.type_predicate(entity, types)?;
             predicates.push(predicate);
         }
         bind_property_map(self, pattern.properties.as_ref(), entity, predicates)?;

@@ -5,6 +5,7 @@
 
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, Clause, ProjectionItem, SubqueryImports};
+use isomer_value::Value;
 
 use super::expression::boolean;
 use super::grouping::Aggregating;
@@ -14,7 +15,7 @@ use super::scope::{Frame, Variable, Visibility};
 use super::{Binder, Result, Typed, already_bound};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryResult};
-use crate::logical::{LogicalQuery, LogicalStep};
+use crate::logical::{BatchStep, LogicalQuery, LogicalStep};
 use crate::solve::plan_subquery;
 
 impl<'a> Binder<'a> {
@@ -162,6 +163,9 @@ impl<'a> Binder<'a> {
         clause: &'a ast::CallSubquery,
         steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
+        if let Some(transactions) = &clause.transactions {
+            check_transactions(self, transactions)?;
+        }
         let outside = self.frame().scope.clone();
         let outer_imports = self.frame().imports.clone();
         let (bound, _) =
@@ -220,12 +224,66 @@ impl<'a> Binder<'a> {
             };
             self.frame().scope.set(column.name.clone(), variable);
         }
-        steps.push(LogicalStep::Apply {
-            query: bound.logical,
-        });
+        let (query, optional) = (bound.logical, clause.optional);
+        let Some(transactions) = &clause.transactions else {
+            steps.push(LogicalStep::Apply { query, optional });
+            return Ok(());
+        };
+        let batch_rows = match &transactions.batch_rows {
+            Some(rows) => Some(self.bind_row_count(rows)?),
+            None => None,
+        };
+        let concurrency = match &transactions.concurrency {
+            Some(ast::Concurrency::Count(count)) => Some(self.bind_row_count(count)?),
+            Some(ast::Concurrency::Default) => Some(Expr::Const(Value::Int(0))),
+            None => None,
+        };
+        let status = match &transactions.status {
+            Some(variable) => Some(self.declare_new(variable, Kind::Map)?),
+            None => None,
+        };
+        steps.push(LogicalStep::Batches(Box::new(BatchStep {
+            query,
+            optional,
+            batch_rows,
+            concurrency,
+            on_error: transactions.on_error,
+            status,
+        })));
         Ok(())
     }
+
+    /// A number of rows or transactions: it is the same for all rows, and reads none.
+    fn bind_row_count(&mut self, count: &'a ast::Expr) -> Result<Expr> {
+        let bound = self.bind_expr(count)?;
+        let mut reads_row = false;
+        bound.expr.for_each_slot(&mut |_| reads_row = true);
+        if reads_row || !matches!(bound.kind, Kind::Integer | Kind::Number | Kind::Any) {
+            return Err(PlanError::syntax(
+                "InvalidArgumentType",
+                "the number of rows or transactions is an integer that no variable changes",
+                count.span,
+            ));
+        }
+        Ok(bound.expr)
+    }
 }
+
+/// A subquery runs in transactions of its own only where the statement is not inside of one already.
+fn check_transactions(binder: &Binder<'_>, transactions: &ast::InTransactions) -> Result<()> {
+    if binder.frames.len() != STATEMENT_DEPTH {
+        return Err(PlanError::syntax(
+            "InvalidClauseComposition",
+            "CALL { … } IN TRANSACTIONS inside another subquery",
+            transactions.span,
+        )
+        .with_hint("it stands directly in the statement"));
+    }
+    Ok(())
+}
+
+/// Frames on the stack while the clauses of a statement are bound: the binder's own and the query's.
+const STATEMENT_DEPTH: usize = 2;
 
 /// Runs `body` in the frame of an expression's sub-plan.
 fn in_open_frame<'a, T>(

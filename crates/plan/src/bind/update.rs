@@ -106,8 +106,12 @@ fn bind_set_item<'a>(binder: &mut Binder<'a>, item: &'a ast::SetItem) -> Result<
         }
         ast::SetItem::Labels { variable, labels } => {
             let entity = bind_labelled(binder, variable)?;
-            let labels = labels.iter().map(|label| binder.label(label)).collect();
-            Ok(EntityChange::AddLabels { entity, labels })
+            let (labels, dynamic) = binder.bind_labels(labels)?.unwrap_or_default();
+            Ok(EntityChange::AddLabels {
+                entity,
+                labels,
+                dynamic,
+            })
         }
     }
 }
@@ -174,8 +178,12 @@ fn bind_remove_item<'a>(
         }),
         ast::RemoveItem::Labels { variable, labels } => {
             let entity = bind_labelled(binder, variable)?;
-            let labels = labels.iter().map(|label| binder.label(label)).collect();
-            Ok(EntityChange::RemoveLabels { entity, labels })
+            let (labels, dynamic) = binder.bind_labels(labels)?.unwrap_or_default();
+            Ok(EntityChange::RemoveLabels {
+                entity,
+                labels,
+                dynamic,
+            })
         }
     }
 }

@@ -4,8 +4,8 @@ use super::expression::ExprPrinter;
 use super::{pattern, write};
 use crate::expr::{AggregateCall, Expr, LabelRef, SlotId};
 use crate::physical::{
-    Aggregate, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread, IndexRange,
-    NodeIndexSeek, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
+    Aggregate, BatchApply, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread,
+    IndexRange, NodeIndexSeek, OnError, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
 };
 
 /// The operator's name.
@@ -32,6 +32,7 @@ pub(super) fn name(op: &Op) -> &'static str {
         Op::PathSearch(_) => "RepeatExpand",
         Op::RelationshipEnds(_) => "RelationshipEnds",
         Op::Apply { .. } => "Apply",
+        Op::BatchApply(_) => "ApplyInTransactions",
         Op::OptionalApply { .. } => "OptionalApply",
         Op::SemiApply { anti: false, .. } => "SemiApply",
         Op::SemiApply { anti: true, .. } => "AntiSemiApply",
@@ -119,6 +120,7 @@ pub(super) fn details(p: &ExprPrinter<'_>, op: &Op) -> String {
         Op::OptionalApply {
             nulls, row_wise, ..
         } => p.slots(nulls) + if *row_wise { " row-wise" } else { "" },
+        Op::BatchApply(batches) => batch_apply(p, batches),
         Op::CountApply { count, factor, .. } => match factor {
             Some(factor) => format!("{} times {}", p.slot(*count), p.slot(*factor)),
             None => p.slot(*count),
@@ -338,4 +340,24 @@ fn sort_keys(p: &ExprPrinter<'_>, keys: &[SortKey]) -> String {
         )
     };
     keys.iter().map(key).collect::<Vec<_>>().join(", ")
+}
+
+/// `of 1000 rows, on error continue`
+fn batch_apply(p: &ExprPrinter<'_>, batches: &BatchApply) -> String {
+    let mut parts = Vec::new();
+    if let Some(rows) = &batches.batch_rows {
+        parts.push(format!("of {} rows", p.expr(rows)));
+    }
+    if let Some(count) = &batches.concurrency {
+        parts.push(format!("{} concurrent", p.expr(count)));
+    }
+    match batches.on_error {
+        OnError::Fail => {}
+        OnError::Continue => parts.push("on error continue".to_owned()),
+        OnError::Break => parts.push("on error break".to_owned()),
+    }
+    if let Some(status) = batches.status {
+        parts.push(format!("status {}", p.slot(status)));
+    }
+    parts.join(", ")
 }

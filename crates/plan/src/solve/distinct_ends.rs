@@ -263,6 +263,7 @@ fn keeps_sets(op: &Op) -> bool {
         Op::Argument
         | Op::DistinctEnds(_)
         | Op::Degree(_)
+        | Op::BatchApply(_)
         | Op::CountApply { .. }
         | Op::Count(_)
         | Op::Aggregate(_)

@@ -10,7 +10,7 @@ use crate::catalog::ProcedureMode;
 use crate::expr::{Expr, Kind, LabelRef, MapItem, PropRef, TypeRef};
 use crate::function::{Function, Purity};
 use crate::logical::{LogicalQuery, LogicalStep, QueryGraph, labels_of};
-use crate::physical::{CreateItem, CreatePattern, EntityChange, Properties};
+use crate::physical::{CreateItem, CreatePattern, CreatedType, EntityChange};
 
 /// Some names, or all of them.
 #[derive(Clone, Debug)]
@@ -168,10 +168,14 @@ impl Footprint {
                 CreateItem::Node(node) => {
                     self.nodes = true;
                     self.labels.some.extend(&node.labels);
+                    self.labels.all |= !node.dynamic_labels.is_empty();
                 }
-                CreateItem::Relationship(relationship) => {
-                    self.types.some.insert(relationship.rel_type);
-                }
+                CreateItem::Relationship(relationship) => match relationship.rel_type {
+                    CreatedType::Fixed(rel_type) => {
+                        self.types.some.insert(rel_type);
+                    }
+                    CreatedType::Dynamic(_) => self.types.all = true,
+                },
             }
         }
     }
@@ -191,8 +195,14 @@ impl Footprint {
             | EntityChange::Merge { .. } => {
                 self.properties.all = true;
             }
-            EntityChange::AddLabels { labels, .. } | EntityChange::RemoveLabels { labels, .. } => {
-                self.labels.some.extend(labels)
+            EntityChange::AddLabels {
+                labels, dynamic, ..
+            }
+            | EntityChange::RemoveLabels {
+                labels, dynamic, ..
+            } => {
+                self.labels.some.extend(labels);
+                self.labels.all |= !dynamic.is_empty();
             }
         }
     }
@@ -247,7 +257,9 @@ pub(crate) fn of_step(step: &LogicalStep, arena: &Arena) -> (Footprint, Footprin
             reads.everything = true;
             writes.everything = procedure.mode != ProcedureMode::Read;
         }
-        LogicalStep::Apply { query } => of_query(query, arena, &mut reads, &mut writes),
+        LogicalStep::Apply { query, .. } => of_query(query, arena, &mut reads, &mut writes),
+        // The other clauses read the statement's snapshot, which its transactions do not change.
+        LogicalStep::Batches(_) => {}
         LogicalStep::Create(pattern) => {
             read_pattern(pattern, arena, &mut reads);
             writes.write_pattern(pattern);
@@ -301,16 +313,7 @@ fn of_query(query: &LogicalQuery, arena: &Arena, reads: &mut Footprint, writes: 
 
 fn read_pattern(pattern: &CreatePattern, arena: &Arena, reads: &mut Footprint) {
     for item in &pattern.items {
-        let properties = match item {
-            CreateItem::Node(node) => &node.properties,
-            CreateItem::Relationship(relationship) => &relationship.properties,
-        };
-        match properties {
-            Properties::Entries(entries) => entries
-                .iter()
-                .for_each(|(_, value)| reads.read_expr(value, arena)),
-            Properties::Map(value) => reads.read_expr(value, arena),
-        }
+        item.for_each_expr(&mut |expr| reads.read_expr(expr, arena));
     }
 }
 
@@ -331,8 +334,11 @@ fn read_item(item: &EntityChange, arena: &Arena, reads: &mut Footprint) {
             // Copies all properties of another entity.
             reads.properties.all |= !matches!(value, Expr::Map(_) | Expr::Param(_));
         }
-        EntityChange::AddLabels { .. }
-        | EntityChange::RemoveLabels { .. }
-        | EntityChange::RemoveProperty { .. } => {}
+        EntityChange::AddLabels { dynamic, .. } | EntityChange::RemoveLabels { dynamic, .. } => {
+            dynamic
+                .iter()
+                .for_each(|names| reads.read_expr(names, arena));
+        }
+        EntityChange::RemoveProperty { .. } => {}
     }
 }

@@ -6,8 +6,7 @@ use crate::arena::Arena;
 use crate::error::{PlanError, PlanErrorKind};
 use crate::expr::{Expr, SlotId};
 use crate::physical::{
-    CreateItem, CreatePattern, EntityChange, IndexRange, Op, OpId, Operator, Properties, SeekBound,
-    SeekKeys,
+    CreateItem, CreatePattern, EntityChange, IndexRange, Op, OpId, Operator, SeekBound, SeekKeys,
 };
 
 type Slots = FxHashSet<SlotId>;
@@ -261,6 +260,7 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
         Op::Merge(merge) => merge.create.slots().collect(),
         Op::Show { slots, .. } => slots.clone(),
         Op::OptionalApply { nulls, .. } => nulls.clone(),
+        Op::BatchApply(batches) => batches.slots().collect(),
         Op::Argument
         | Op::DistinctEnds(_)
         | Op::Apply { .. }
@@ -349,6 +349,7 @@ pub(super) fn for_each_read(op: &Op, visit: &mut dyn FnMut(SlotId)) {
         | Op::RelationshipById { .. }
         | Op::DistinctEnds(_)
         | Op::Apply { .. }
+        | Op::BatchApply(_)
         | Op::OptionalApply { .. }
         | Op::SemiApply { .. }
         | Op::CartesianProduct { .. }
@@ -456,6 +457,10 @@ pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
         }
         Op::Skip { count, .. } | Op::Limit { count, .. } => visit(count),
         Op::Unwind { list, .. } | Op::ForEach { list, .. } => visit(list),
+        Op::BatchApply(batches) => {
+            let counts = batches.batch_rows.iter().chain(&batches.concurrency);
+            counts.for_each(visit);
+        }
         Op::ProcedureCall(call) => call.arguments.iter().for_each(visit),
         Op::LoadCsv {
             url,
@@ -509,14 +514,7 @@ fn visit_keys<'o>(keys: &'o SeekKeys, visit: &mut dyn FnMut(&'o Expr)) {
 
 fn visit_created<'o>(pattern: &'o CreatePattern, visit: &mut dyn FnMut(&'o Expr)) {
     for item in &pattern.items {
-        let properties = match item {
-            CreateItem::Node(node) => &node.properties,
-            CreateItem::Relationship(relationship) => &relationship.properties,
-        };
-        match properties {
-            Properties::Entries(entries) => entries.iter().for_each(|(_, value)| visit(value)),
-            Properties::Map(value) => visit(value),
-        }
+        item.for_each_expr(visit);
     }
 }
 
@@ -544,10 +542,15 @@ fn visit_item<'o>(item: &'o EntityChange, visit: &mut dyn FnMut(&'o Expr)) {
             visit(entity);
             arguments.iter().for_each(visit);
         }
-        EntityChange::AddLabels { entity, .. }
-        | EntityChange::RemoveLabels { entity, .. }
-        | EntityChange::RemoveProperty { entity, .. } => {
-            visit(entity);
+        EntityChange::AddLabels {
+            entity, dynamic, ..
         }
+        | EntityChange::RemoveLabels {
+            entity, dynamic, ..
+        } => {
+            visit(entity);
+            dynamic.iter().for_each(visit);
+        }
+        EntityChange::RemoveProperty { entity, .. } => visit(entity),
     }
 }

@@ -28,8 +28,10 @@ use crate::arena::Arena;
 use crate::catalog::PlannerCatalog;
 use crate::error::{PlanError, PlanErrorKind};
 use crate::expr::{AggregateCall, Arithmetic, Expr, SlotId};
-use crate::logical::{LogicalQuery, LogicalStep, MergeStep, QueryGraph};
-use crate::physical::{self, MatchOrCreate, Op, OpId, ProcedureCall, SortKey, constant_count};
+use crate::logical::{BatchStep, LogicalQuery, LogicalStep, MergeStep, QueryGraph};
+use crate::physical::{
+    self, BatchApply, MatchOrCreate, Op, OpId, ProcedureCall, SortKey, constant_count,
+};
 
 use cost::Costs;
 use footprint::Footprint;
@@ -469,7 +471,8 @@ fn plan_step(planner: &mut Planner<'_>, flow: &mut Flow, step: LogicalStep) -> R
             let rows = rows * if void { 1.0 } else { 10.0 };
             planner.push(flow, |input| Op::ProcedureCall(call(input)), rows);
         }
-        LogicalStep::Apply { query } => apply(planner, flow, query)?,
+        LogicalStep::Apply { query, optional } => apply(planner, flow, query, optional)?,
+        LogicalStep::Batches(step) => batches(planner, flow, *step)?,
         LogicalStep::Create(pattern) => {
             flow.bound.extend(pattern.slots());
             planner.push(flow, |input| Op::Create { input, pattern }, rows);
@@ -641,7 +644,12 @@ fn optional_match(planner: &mut Planner<'_>, flow: &mut Flow, graph: QueryGraph)
     Ok(())
 }
 
-fn apply(planner: &mut Planner<'_>, flow: &mut Flow, query: LogicalQuery) -> Result<()> {
+fn apply(
+    planner: &mut Planner<'_>,
+    flow: &mut Flow,
+    query: LogicalQuery,
+    optional: bool,
+) -> Result<()> {
     let outputs = query.outputs.clone();
     let right = planner.query(query, Start::Outer(flow.op, &flow.bound))?;
     if outputs.is_empty() {
@@ -664,15 +672,52 @@ fn apply(planner: &mut Planner<'_>, flow: &mut Flow, query: LogicalQuery) -> Res
         return Ok(());
     }
     let rows = planner.rows(flow) * planner.rows(&right);
-    flow.bound.extend(outputs);
-    planner.push(
-        flow,
-        |input| Op::Apply {
+    flow.bound.extend(outputs.iter().copied());
+    let right = right.op;
+    let apply = |input| match optional {
+        true => Op::OptionalApply {
             input,
-            right: right.op,
+            right,
+            nulls: outputs,
+            row_wise: false,
         },
-        rows,
-    );
+        false => Op::Apply { input, right },
+    };
+    planner.push(flow, apply, rows);
+    Ok(())
+}
+
+/// A subquery in transactions of its own.
+fn batches(planner: &mut Planner<'_>, flow: &mut Flow, step: BatchStep) -> Result<()> {
+    let BatchStep {
+        query,
+        optional,
+        batch_rows,
+        concurrency,
+        on_error,
+        status,
+    } = step;
+    let outputs = query.outputs.clone();
+    let right = planner.query(query, Start::Outer(flow.op, &flow.bound))?;
+    let times = match outputs.is_empty() {
+        true => 1.0,
+        false => planner.rows(&right),
+    };
+    let rows = planner.rows(flow) * times;
+    flow.bound.extend(outputs.iter().copied().chain(status));
+    let apply = |input| BatchApply {
+        input,
+        right: right.op,
+        batch_rows,
+        concurrency,
+        on_error,
+        status,
+        outputs,
+        optional,
+    };
+    planner.push(flow, |input| Op::BatchApply(apply(input)), rows);
+    // What follows reads the state after all transactions.
+    eager(planner, flow);
     Ok(())
 }
 

@@ -40,6 +40,7 @@ impl ReachableOperators {
             let is_apply = matches!(
                 op,
                 Op::Apply { .. }
+                    | Op::BatchApply(_)
                     | Op::OptionalApply { .. }
                     | Op::SemiApply { .. }
                     | Op::CountApply { .. }
