@@ -179,7 +179,6 @@ functions! {
     Replace "replace" ("text", "search", "replacement") -> Kind::String, Pure, "with every occurrence replaced";
     Split "split" ("text", "delimiter") -> list(Kind::String), Pure, "its parts between the delimiters";
     CharLength "char_length" ("text") -> Kind::Integer, Pure, "the number of characters";
-    CharacterLength "character_length" ("text") -> Kind::Integer, Pure, "the number of characters";
     Normalize "normalize" ("text", "[form]") -> Kind::String, Pure,
         "in a normal form of Unicode: NFC, NFD, NFKC or NFKD";
     IsNormalized "isNormalized" ("text", "[form]") -> Kind::Boolean, Pure,

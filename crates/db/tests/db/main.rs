@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod api;
+mod batches;
 mod cancel;
 mod convergent;
 mod directory;

@@ -34,7 +34,7 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
                 &text[byte_at(text, length.saturating_sub(keep))..]
             })
         }),
-        Builtin::CharLength | Builtin::CharacterLength => strict(|args, _| {
+        Builtin::CharLength => strict(|args, _| {
             Ok(Value::Int(
                 text("char_length", &args[0])?.chars().count() as i64
             ))

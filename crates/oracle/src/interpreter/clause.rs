@@ -35,6 +35,9 @@ impl Interpreter<'_> {
                 }
                 Ok(kept)
             }
+            Clause::Subquery(clause) if clause.transactions.is_some() => {
+                Err(Fault::Unknown("transactions of subqueries".into()))
+            }
             Clause::Subquery(clause) => self.call(clause, rows),
             Clause::Finish(_) => Ok(Vec::new()),
             Clause::Create(clause) => self.create(clause, rows),
@@ -166,6 +169,16 @@ impl Interpreter<'_> {
             if !returns(&clause.query) {
                 out.push(row);
                 continue;
+            }
+            if clause.optional && answer.rows.is_empty() {
+                let mut row = row.clone();
+                row.extend(
+                    answer
+                        .columns
+                        .iter()
+                        .map(|name| (name.clone(), Datum::Null)),
+                );
+                out.push(row);
             }
             for values in answer.rows {
                 let mut row = row.clone();
