@@ -266,6 +266,20 @@ Feature: What users of Neo4j and GQL write
       | +labels        | 2 |
       | +properties    | 3 |
 
+  Scenario: The column of a map projection is its variable
+    Given having executed:
+      """
+      CREATE (:A {x: 1, y: 2})
+      """
+    When executing query:
+      """
+      MATCH (n:A) RETURN n {.x, z: 3} ORDER BY n.y
+      """
+    Then the result should be, in any order:
+      | n            |
+      | {x: 1, z: 3} |
+    And no side effects
+
   Scenario Outline: Texts and numbers
     When executing query:
       """
@@ -355,6 +369,32 @@ Feature: What users of Neo4j and GQL write
       | 3 | 1 |
     And no side effects
 
+  Scenario: WHEN sees the variables around it
+    When executing query:
+      """
+      UNWIND [1, 2, 3] AS x
+      CALL (x) { WHEN x = 1 THEN RETURN 'one' AS name WHEN x = 2 THEN RETURN 'two' AS name }
+      RETURN x, name
+      NEXT
+      WHEN x = 1 THEN RETURN name AS n ELSE RETURN name + x AS n
+      """
+    Then the result should be, in any order:
+      | n      |
+      | 'one'  |
+      | 'two2' |
+    And no side effects
+
+  Scenario: All variables of all queries around are imported
+    When executing query:
+      """
+      WITH 1 AS a CALL (*) { WITH 2 AS b CALL (*) { RETURN a + b AS c } RETURN c }
+      RETURN c
+      """
+    Then the result should be, in any order:
+      | c |
+      | 3 |
+    And no side effects
+
   Scenario: ELSE of a query that writes
     When executing query:
       """
@@ -394,6 +434,37 @@ Feature: What users of Neo4j and GQL write
       | n |
       | 1 |
       | 2 |
+    And no side effects
+
+  Scenario: ACYCLIC repeats no node
+    Given having executed:
+      """
+      CREATE (a:N {x: 'a'})-[:T]->(b:N {x: 'b'})-[:T]->(c:N {x: 'c'})-[:T]->(a), (b)-[:T]->(b), (c)-[:T]->(b)
+      """
+    When executing query:
+      """
+      MATCH p = ACYCLIC PATHS ({x: 'a'})-[:T]->+(n) RETURN [m IN nodes(p) | m.x] AS path
+      """
+    Then the result should be, in any order:
+      | path            |
+      | ['a', 'b']      |
+      | ['a', 'b', 'c'] |
+    And no side effects
+
+  Scenario: SIMPLE may end where it begins
+    Given having executed:
+      """
+      CREATE (a:N {x: 'a'})-[:T]->(b:N {x: 'b'})-[:T]->(c:N {x: 'c'})-[:T]->(a), (b)-[:T]->(b), (c)-[:T]->(b)
+      """
+    When executing query:
+      """
+      MATCH SIMPLE ({x: 'a'})((l)-[:T]->(m))+(n) RETURN [k IN m | k.x] AS path, n.x AS end
+      """
+    Then the result should be, in any order:
+      | path            | end |
+      | ['b']           | 'b' |
+      | ['b', 'c']      | 'c' |
+      | ['b', 'c', 'a'] | 'a' |
     And no side effects
 
   Scenario: A path mode that is not available

@@ -236,6 +236,7 @@ fn path(inner: impl Strategy<Value = Expr> + Clone) -> impl Strategy<Value = Pat
         node,
     });
     (node(), prop::collection::vec(step, 1..3)).prop_map(|(start, steps)| PathPattern {
+        mode: None,
         variable: None,
         selector: None,
         start,

@@ -231,7 +231,14 @@ impl Run {
     ) -> Result<Self> {
         options.check_allowed(statement.ready.plan.class)?;
         let inner = &db.inner;
-        let place = inner.running.enter(&statement.text, options.cancel.clone());
+        // Administrative statements have passwords in their texts.
+        let is_secret = statement.ready.plan.class == StatementClass::Admin;
+        let user = options.host.as_ref().map(|host| host.user_name());
+        let user = user.unwrap_or_default();
+        let cancel = options.cancel.clone();
+        let place = inner
+            .running
+            .enter(&statement.text, is_secret, user, cancel);
         let mut options = ExecutionOptions {
             limits: options.resolved_limits(&inner.options.limits),
             cancel: options.cancel.clone(),

@@ -142,6 +142,10 @@ impl Execution {
             .parameters
             .iter()
             .map(|name| {
+                // A plan that is only shown needs no values.
+                if plan.mode == Mode::Explain {
+                    return Ok(parameters.get(name).cloned().unwrap_or_default());
+                }
                 let value = parameters.get(name).cloned().ok_or_else(|| {
                     ExecError::raised(
                         ErrorClass::ParameterMissing,

@@ -43,7 +43,7 @@ mod value_size;
 pub use error::{ErrorClass, ExecError, Result};
 pub use execution::{Execution, ExecutionOptions};
 pub use function::is_component;
-pub use host::{Host, HostError};
+pub use host::{Administration, Host, HostError};
 pub use limits::{CancelHandle, Limits, Stop};
 pub use procedure::{CallContext, Procedure, Registry, ScalarFunction};
 pub use result::{Counters, OperatorProfile, Rows, RunningQueries};

@@ -267,6 +267,9 @@ functions! {
     // `n:$(names)` is `hasAllNames(labels(n), names)`, `r:$any(names)` is `hasAnyName(type(r), names)`
     HasAllNames "hasAllNames" ("carried", "names") -> Kind::Boolean;
     HasAnyName "hasAnyName" ("carried", "names") -> Kind::Boolean;
+    // the path modes `ACYCLIC` and `SIMPLE`
+    IsAcyclic "isAcyclic" ("path") -> Kind::Boolean;
+    IsSimple "isSimple" ("path") -> Kind::Boolean;
     }
 }
 

@@ -27,8 +27,8 @@ pub use expr::{
 };
 pub use name::{Ident, QualifiedName};
 pub use pattern::{
-    Direction, LabelExpr, LabelExprKind, NodePattern, PathLength, PathPattern, PathSelector,
-    PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
+    Direction, LabelExpr, LabelExprKind, NodePattern, PathLength, PathMode, PathPattern,
+    PathSelector, PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 pub use query::{
     CallProcedure, CallSubquery, Clause, Concurrency, Create, Delete, Foreach, Hint, HintKind,

@@ -21,6 +21,8 @@ pub struct PathPattern {
     pub variable: Option<Ident>,
     /// Which matching paths between a pair of end nodes are kept; all of them if absent.
     pub selector: Option<PathSelector>,
+    /// Which nodes may repeat; any if absent. No relationship repeats in either case. Not together with a selector.
+    pub mode: Option<PathMode>,
     /// The first node.
     pub start: NodePattern,
     /// The links and the nodes they lead to.
@@ -41,6 +43,15 @@ impl PathPattern {
     pub fn end(&self) -> &NodePattern {
         self.steps.last().map_or(&self.start, |step| &step.node)
     }
+}
+
+/// The path modes of GQL that restrict trails, in which no relationship repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PathMode {
+    /// `ACYCLIC`: no node repeats.
+    Acyclic,
+    /// `SIMPLE`: no node repeats, but the last may be the first.
+    Simple,
 }
 
 /// Which of the matching paths between each pair of end nodes are kept.

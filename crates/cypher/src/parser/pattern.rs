@@ -6,8 +6,8 @@ use super::label::label_expression;
 use super::literal::{parameter, unsigned_integer};
 use crate::Span;
 use crate::ast::{
-    Direction, Expr, LabelExpr, NodePattern, PathLength, PathPattern, PathSelector, PathStep,
-    Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
+    Direction, Expr, LabelExpr, NodePattern, PathLength, PathMode, PathPattern, PathSelector,
+    PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -58,8 +58,10 @@ pub(super) fn path_pattern(p: &mut Parser<'_>, usage: PatternUse) -> PResult<Pat
         }
         _ => {
             let selector = path_selector(p)?;
+            let mode = path_mode(p, selector)?;
             let mut path = path_elements(p, usage)?;
             path.selector = selector;
+            path.mode = mode;
             path
         }
     };
@@ -95,32 +97,38 @@ fn path_selector(p: &mut Parser<'_>) -> PResult<Option<PathSelector>> {
                 PathSelector::Shortest(count)
             }
         }
-        (TokenKind::Name, _) => {
-            path_mode(p)?;
-            return Ok(None);
-        }
         _ => return Ok(None),
     };
     eat_path_word(p);
     Ok(Some(selector))
 }
 
-/// The path mode of GQL, if there is one. A pattern always matches trails: no relationship occurs twice in it.
-fn path_mode(p: &mut Parser<'_>) -> PResult<()> {
-    if p.eat_word("TRAIL") {
-        eat_path_word(p);
-        return Ok(());
+/// The path mode of GQL. `TRAIL` is what every pattern is.
+fn path_mode(p: &mut Parser<'_>, selector: Option<PathSelector>) -> PResult<Option<PathMode>> {
+    if p.peek() != TokenKind::Name {
+        return Ok(None);
     }
-    let others = ["WALK", "ACYCLIC", "SIMPLE"];
-    match others.into_iter().find(|word| p.is_word(word)) {
-        None => Ok(()),
-        Some(mode) => Err(ParseError::new(
-            Detail::UnexpectedSyntax,
-            p.span(),
-            format!("the path mode {mode} is not available: patterns match trails"),
-        )
-        .with_hint("write TRAIL or leave the mode out, and test the nodes of the path in WHERE")),
+    let start = p.span();
+    let mode = if p.eat_word("TRAIL") {
+        None
+    } else if p.eat_word("ACYCLIC") {
+        Some(PathMode::Acyclic)
+    } else if p.eat_word("SIMPLE") {
+        Some(PathMode::Simple)
+    } else if p.is_word("WALK") {
+        let message = "the path mode WALK is not available: no relationship repeats in a path";
+        return Err(ParseError::new(Detail::UnexpectedSyntax, start, message)
+            .with_hint("write TRAIL, ACYCLIC or SIMPLE, or leave the mode out"));
+    } else {
+        return Ok(None);
+    };
+    eat_path_word(p);
+    if mode.is_some() && selector.is_some() {
+        let message = "a path mode other than TRAIL together with a selector";
+        return Err(ParseError::new(Detail::UnexpectedSyntax, start, message)
+            .with_hint("test the nodes of the path in WHERE"));
     }
+    Ok(mode)
 }
 
 /// The optional noise words `PATH` or `PATHS` of a selector.
@@ -560,6 +568,7 @@ impl PathBuilder {
         Some(PathPattern {
             variable: None,
             selector: None,
+            mode: None,
             start: self.start?,
             steps: self.steps,
             predicate: None,
@@ -576,7 +585,7 @@ fn check_usage(path: &PathPattern, usage: PatternUse) -> PResult<()> {
         PatternUse::Merge => "MERGE",
     };
     let error = |detail, span, message: String| Err(ParseError::new(detail, span, message));
-    if path.selector.is_some() || path.predicate.is_some() {
+    if path.selector.is_some() || path.mode.is_some() || path.predicate.is_some() {
         return error(
             Detail::UnexpectedSyntax,
             path.span,

@@ -266,7 +266,11 @@ fn projection_item(p: &mut Parser<'_>) -> PResult<ProjectionItem> {
     let start = p.span();
     let expr = expression(p)?;
     let span = p.since(start);
-    let text = SourceText(Arc::from(span.slice(p.text)));
+    let text = match &expr.kind {
+        // `RETURN n {.name}` has the column `n`.
+        ExprKind::MapProjection { variable, .. } => SourceText(variable.name.clone()),
+        _ => SourceText(Arc::from(span.slice(p.text))),
+    };
     let alias = if p.eat_keyword(Keyword::As) {
         Some(p.variable()?)
     } else {

@@ -84,7 +84,8 @@ fn what_follows_reads_the_committed_state() {
                  RETURN n.x AS x, n.seen AS seen, m.x AS y, labels(m) AS labels ORDER BY x";
     let rows = lists(&db, query);
     let labels: Value = vec![Value::from("N")].into();
-    let expected = (1..=10_i64).map(|x| vec![x.into(), true.into(), (x + 100).into(), labels.clone()]);
+    let expected =
+        (1..=10_i64).map(|x| vec![x.into(), true.into(), (x + 100).into(), labels.clone()]);
     assert_eq!(rows, expected.collect::<Vec<Vec<Value>>>());
     assert_eq!(
         number(
@@ -239,7 +240,10 @@ fn constraints_hold_in_each_batch() {
         .expect("created");
     let query = "UNWIND [1, 2, 2, 3] AS x CALL (x) { CREATE (:N {x: x}) } IN TRANSACTIONS OF 1 ROW \
                  ON ERROR CONTINUE REPORT STATUS AS s RETURN collect(s.committed) AS committed";
-    let committed: Value = [true, true, false, true].map(Value::from).into_iter().collect();
+    let committed: Value = [true, true, false, true]
+        .map(Value::from)
+        .into_iter()
+        .collect();
     assert_eq!(lists(&db, query), [vec![committed]]);
     assert_eq!(number(&db, "MATCH (n:N) RETURN count(n)"), 3);
 }

@@ -263,3 +263,44 @@ fn language_around_queries() {
     let finished = isomer_db::Query::new("MATCH (n:Item) FINISH").options(&read);
     assert!(db.query(finished).expect("it reads").is_empty());
 }
+
+#[test]
+fn explain_needs_no_parameters() {
+    let db = Database::open_in_memory().expect("in memory");
+    let query = "MATCH (n:A {x: $x}) WHERE n.y > $y RETURN n LIMIT $limit";
+    let explained = db.query(&format!("EXPLAIN {query}")).expect("a plan");
+    assert!(explained.plan().is_some_and(|plan| plan.contains("$x")));
+    assert!(db.query(query).is_err(), "the parameters are missing");
+}
+
+#[test]
+fn temporal_functions_name_their_types() {
+    let db = Database::open_in_memory().expect("in memory");
+    let query = "SHOW FUNCTIONS YIELD name, returnDescription \
+                 WHERE name IN ['date', 'datetime.truncate', 'localtime', 'duration.between'] \
+                 RETURN name, returnDescription ORDER BY name";
+    assert_eq!(
+        rows(&db, query),
+        [
+            "[\"date\",\"DATE\"]",
+            "[\"datetime.truncate\",\"ZONED DATETIME\"]",
+            "[\"duration.between\",\"DURATION\"]",
+            "[\"localtime\",\"LOCAL TIME\"]",
+        ]
+    );
+}
+
+/// A replacement that repeats a group for each character must not take all memory.
+#[test]
+fn texts_of_regular_expressions_are_bounded() {
+    let db = Database::open_in_memory().expect("in memory");
+    let replaced = "RETURN apoc.text.replace('a1b2', '([a-z])([0-9])', '$2$1') AS t";
+    assert_eq!(rows(&db, replaced), ["[\"1a2b\"]"]);
+    for query in [
+        "WITH apoc.text.repeat('a', 100000) AS t RETURN size(apoc.text.replace(t, '(.)', apoc.text.repeat('$1', 10000)))",
+        "WITH apoc.text.repeat('a', 2000000) AS t RETURN size(apoc.text.regexGroups(t, '((((.))))'))",
+    ] {
+        let error = db.query(query).expect_err(query);
+        assert!(error.to_string().contains("bytes are more than"), "{error}");
+    }
+}

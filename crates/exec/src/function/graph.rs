@@ -42,6 +42,8 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
             )?)))
         }),
         Builtin::Nodes => strict(nodes),
+        Builtin::IsAcyclic => strict(|args, _| repeats_no_node("isAcyclic", &args[0], false)),
+        Builtin::IsSimple => strict(|args, _| repeats_no_node("isSimple", &args[0], true)),
         Builtin::Relationships => strict(relationships),
         Builtin::StartNode => strict(|args, _| endpoint("startNode", &args[0], true)),
         Builtin::EndNode => strict(|args, _| endpoint("endNode", &args[0], false)),
@@ -267,6 +269,26 @@ fn nodes(args: &[Value], _: &dyn Environment) -> Result<Value> {
         )),
         other => Err(wrong("nodes", "a path", other)),
     }
+}
+
+/// Whether no node occurs twice in a path; with `may_close`, the last one may be the first.
+fn repeats_no_node(function: &str, path: &Value, may_close: bool) -> Result<Value> {
+    let Value::Path(path) = path else {
+        return Err(wrong(function, "a path", path));
+    };
+    let nodes = match path.nodes.as_slice() {
+        [first, between @ .., last] if may_close && first.id == last.id => {
+            let mut open = Vec::with_capacity(between.len() + 1);
+            open.extend(between.iter().chain([first]).map(|node| node.id));
+            open
+        }
+        nodes => nodes.iter().map(|node| node.id).collect(),
+    };
+    let mut sorted = nodes;
+    sorted.sort_unstable();
+    Ok(Value::Bool(
+        sorted.windows(2).all(|pair| pair[0] != pair[1]),
+    ))
 }
 
 fn relationships(args: &[Value], _: &dyn Environment) -> Result<Value> {

@@ -37,8 +37,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct BatchApply {
     op_ref: OperatorRef,
     input: Child,
-    /// Rows of the input that belong to the next batch.
-    rest: Option<Chunk>,
+    /// Rows of the input that were not used up, and the first that is left.
+    rest: Option<(Chunk, usize)>,
     /// Results that were not returned yet.
     ready: VecDeque<Chunk>,
     /// Batches begun so far.
@@ -89,23 +89,27 @@ impl BatchApply {
     fn take_batch(&mut self, most: usize, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let mut batch: Option<Chunk> = None;
         loop {
-            let mut chunk = match self.rest.take() {
+            let (chunk, from) = match self.rest.take() {
                 Some(rest) => rest,
                 None => match self.input.pull_flat(cx)? {
-                    Some(chunk) => chunk,
+                    Some(chunk) => (chunk, 0),
                     None => return Ok(batch),
                 },
             };
             let room = most - batch.as_ref().map_or(0, Chunk::len);
-            if chunk.len() > room {
-                let mut rest = chunk.clone();
-                rest.skip(room);
-                chunk.truncate(room);
-                self.rest = Some(rest);
-            }
+            let to = from.saturating_add(room).min(chunk.len());
+            let piece = match (from, to == chunk.len()) {
+                (0, true) => chunk,
+                (_, is_end) => {
+                    let rows: Vec<u32> = (from as u32..to as u32).collect();
+                    let piece = chunk.gather(&rows);
+                    self.rest = (!is_end).then_some((chunk, to));
+                    piece
+                }
+            };
             match &mut batch {
-                Some(batch) => batch.append(chunk),
-                none => *none = Some(chunk),
+                Some(batch) => batch.append(piece),
+                none => *none = Some(piece),
             }
             if batch.as_ref().is_some_and(|batch| batch.len() >= most) {
                 return Ok(batch);

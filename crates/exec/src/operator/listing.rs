@@ -146,7 +146,12 @@ fn shown_rows(show: Listing, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
             })
             .collect(),
         Listing::Queries => cx.run.host.running.as_ref().map_or(Vec::new(), |running| {
-            running.list().into_iter().map(Vec::from).collect()
+            // Without the user.
+            running
+                .list()
+                .into_iter()
+                .map(|row| row[..5].to_vec())
+                .collect()
         }),
         Listing::Transactions => transactions(cx),
         Listing::Databases
@@ -355,7 +360,7 @@ fn transactions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
         None => Value::Null,
     };
     let now = jiff::Timestamp::now();
-    let row = |[id, text, elapsed_ms, _, bytes]: [Value; 5]| {
+    let row = |[id, text, elapsed_ms, _, bytes, user]: [Value; 6]| {
         let number = id.as_int().unwrap_or_default();
         let elapsed_ms = elapsed_ms.as_int().unwrap_or_default();
         let elapsed = jiff::SignedDuration::from_millis(elapsed_ms);
@@ -366,7 +371,7 @@ fn transactions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
             format!("query-{number}").into(),
             "".into(),
             "".into(),
-            "".into(),
+            user,
             text,
             started.to_string().into(),
             "Running".into(),
@@ -467,7 +472,10 @@ struct ShownFunction<'a> {
 
 impl From<ShownFunction<'_>> for Vec<Value> {
     fn from(function: ShownFunction<'_>) -> Self {
-        let result = kind_name(function.kind);
+        let result = match function.kind {
+            Kind::Temporal => temporal_name(function.name).to_owned(),
+            kind => kind_name(kind),
+        };
         vec![
             function.name.into(),
             function.category.into(),
@@ -536,6 +544,19 @@ fn functions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
         .into()
     });
     built_in.chain(aggregations).chain(registered).collect()
+}
+
+/// The type of what a temporal function gives, by its name: `date.truncate`.
+fn temporal_name(function: &str) -> &'static str {
+    match function.split('.').next() {
+        Some("date") => "DATE",
+        Some("time") => "ZONED TIME",
+        Some("localtime") => "LOCAL TIME",
+        Some("datetime") => "ZONED DATETIME",
+        Some("localdatetime") => "LOCAL DATETIME",
+        Some("duration") => "DURATION",
+        _ => "TEMPORAL",
+    }
 }
 
 fn kind_name(kind: &Kind) -> String {

@@ -1,11 +1,11 @@
 //! Pattern matching by enumeration of all matches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use isomer_cypher::ast::{
-    Direction, Expr, Ident, LabelExpr, LabelExprKind, NodePattern, PathPattern, PathSelector,
-    PatternLink, QuantifiedPath, RelationshipPattern,
+    Direction, Expr, Ident, LabelExpr, LabelExprKind, NodePattern, PathMode, PathPattern,
+    PathSelector, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 
 use super::{Interpreter, MAX_ROWS, Row, with};
@@ -119,6 +119,18 @@ fn match_path<'q>(
             }
         }
         trails = kept;
+    }
+    if let Some(mode) = path.mode {
+        trails.retain(|trail| {
+            let nodes = trail.nodes.as_slice();
+            let closes = nodes.len() > 1 && nodes.first() == nodes.last();
+            let checked = match mode {
+                PathMode::Simple if closes => &nodes[1..],
+                _ => nodes,
+            };
+            let distinct: BTreeSet<u64> = checked.iter().copied().collect();
+            distinct.len() == checked.len()
+        });
     }
     if let Some(selector) = path.selector {
         trails = select(world, selector, trails)?;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use isomer_cypher::Span;
-use isomer_cypher::ast::{self, ExprKind, LabelExprKind, PathSelector, PatternLink};
+use isomer_cypher::ast::{self, ExprKind, LabelExprKind, PathMode, PathSelector, PatternLink};
 
 use super::scope::Variable;
 use super::walk::{Group, SelectedPath, selector_of};
@@ -279,9 +279,24 @@ fn declare_path<'a>(
         });
         from = to;
     }
+    if let Some(mode) = path.mode
+        && path.variable.is_none()
+    {
+        // The mode is a condition on the path as a whole.
+        let slot = binder.arena.slot("", Kind::Path);
+        let steps = steps.clone();
+        pattern
+            .graph
+            .paths
+            .push((slot, Expr::BuildPath { start, steps }));
+        pattern.graph.predicates.push(mode_condition(mode, slot));
+    }
     if let Some(variable) = &path.variable {
         binder.must_be_new(variable)?;
         let slot = binder.declare(&variable.name, Kind::Path);
+        if let Some(mode) = path.mode {
+            pattern.graph.predicates.push(mode_condition(mode, slot));
+        }
         if shortest.is_none() {
             pattern
                 .graph
@@ -313,6 +328,18 @@ fn declare_path<'a>(
         };
     }
     Ok(())
+}
+
+/// Whether the path in `slot` is one of a mode.
+fn mode_condition(mode: PathMode, slot: SlotId) -> Expr {
+    let function = match mode {
+        PathMode::Acyclic => Function::IsAcyclic,
+        PathMode::Simple => Function::IsSimple,
+    };
+    Expr::Call {
+        function,
+        arguments: vec![Expr::Slot(slot)],
+    }
 }
 
 /// Whether only shortest paths are wanted by a single relationship pattern: any one (false) or all (true).

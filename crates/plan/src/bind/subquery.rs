@@ -180,7 +180,10 @@ impl<'a> Binder<'a> {
                 };
                 match &clause.imports {
                     SubqueryImports::Star => {
-                        for (name, variable) in outside.sorted() {
+                        // What the outer query has imported itself is visible there as well.
+                        for (name, variable) in
+                            outer_imports.sorted().into_iter().chain(outside.sorted())
+                        {
                             frame.imports.set(name, variable);
                         }
                     }

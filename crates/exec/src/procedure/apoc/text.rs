@@ -341,7 +341,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
 /// The longest text that a function makes of a number.
 const MAX_BYTES: usize = 64 << 20;
 
-fn allowed(args: Arguments<'_>, bytes: usize) -> Result<()> {
+pub(super) fn allowed(args: Arguments<'_>, bytes: usize) -> Result<()> {
     match bytes <= MAX_BYTES {
         true => Ok(()),
         false => Err(args.invalid(format!("{bytes} bytes are more than {MAX_BYTES}"))),
