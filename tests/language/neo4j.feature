@@ -29,11 +29,11 @@ Feature: What users of Neo4j and GQL write
       RETURN names,
              COLLECT { MATCH (n:$(names)) RETURN n.x ORDER BY n.x } AS all,
              COLLECT { MATCH (n:$any(names)) RETURN n.x ORDER BY n.x } AS any,
-             COLLECT { MATCH (n:!$all(names)) RETURN n.x ORDER BY n.x } AS not,
+             COLLECT { MATCH (n:!$all(names)) RETURN n.x ORDER BY n.x } AS others,
              COLLECT { MATCH (n) WHERE n:C|$any(names) RETURN n.x ORDER BY n.x } AS either
       """
     Then the result should be, in any order:
-      | names      | all             | any       | not             | either       |
+      | names      | all             | any       | others          | either       |
       | ['A']      | [1, 2]          | [1, 2]    | [3, 4, 5]       | [1, 2, 4]    |
       | ['A', 'B'] | [2]             | [1, 2, 3] | [1, 3, 4, 5]    | [1, 2, 3, 4] |
       | []         | [1, 2, 3, 4, 5] | []        | []              | [4]          |
@@ -304,6 +304,8 @@ Feature: What users of Neo4j and GQL write
       | trim(BOTH 'x' FROM 'xax')                        | 'a'       |
       | char_length('äb') + character_length('c')        | 3         |
       | date('2024-02-03').YEAR                          | 2024      |
+      | datetime('1970-01-01T00:00:01Z').epochmillis     | 1000      |
+      | duration('P1M').MONTHSOFYEAR                     | 1         |
 
   Scenario: FILTER, LET and FOR
     When executing query:

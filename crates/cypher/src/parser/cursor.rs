@@ -274,14 +274,22 @@ impl<'t> Parser<'t> {
             return false;
         }
         match self.peek_at(1) {
+            TokenKind::End => true,
             TokenKind::Symbol(symbol) => !matches!(symbol, LeftParen | LeftBracket | LeftBrace),
             TokenKind::Keyword(next) => {
-                next != keyword
-                    && (AFTER_EXPRESSION.contains(&next) || next == Keyword::Return)
-                    && !matches!(
-                        (keyword, next),
-                        (Keyword::Starts | Keyword::Ends, Keyword::With)
-                    )
+                let follows = AFTER_EXPRESSION.contains(&next)
+                    || CLAUSES.contains(&next)
+                    || matches!(next, Keyword::Desc | Keyword::Asc);
+                // `OPTIONAL MATCH`, `DETACH DELETE`, `STARTS WITH`
+                let is_pair = matches!(
+                    keyword,
+                    Keyword::Optional
+                        | Keyword::Detach
+                        | Keyword::On
+                        | Keyword::Starts
+                        | Keyword::Ends
+                );
+                next != keyword && follows && !is_pair
             }
             _ => false,
         }

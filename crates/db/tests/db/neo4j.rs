@@ -297,7 +297,8 @@ fn texts_of_regular_expressions_are_bounded() {
     let replaced = "RETURN apoc.text.replace('a1b2', '([a-z])([0-9])', '$2$1') AS t";
     assert_eq!(rows(&db, replaced), ["[\"1a2b\"]"]);
     for query in [
-        "WITH apoc.text.repeat('a', 100000) AS t RETURN size(apoc.text.replace(t, '(.)', apoc.text.repeat('$1', 10000)))",
+        "WITH apoc.text.repeat('a', 100000) AS t \
+         RETURN size(apoc.text.replace(t, '(.)', apoc.text.repeat('$1', 10000)))",
         "WITH apoc.text.repeat('a', 2000000) AS t RETURN size(apoc.text.regexGroups(t, '((((.))))'))",
     ] {
         let error = db.query(query).expect_err(query);
