@@ -121,12 +121,17 @@ fn subquery(maker: &mut Maker<'_>) -> String {
     };
     maker.scope = outside;
     maker.add(&name, kind);
+    let optional = if maker.once_in(3) { "OPTIONAL " } else { "" };
     match maker.once_in(2) {
         true => {
-            format!("CALL ({node}) {{ MATCH {pattern}{condition} RETURN {value} AS {name} }}")
+            format!(
+                "{optional}CALL ({node}) {{ MATCH {pattern}{condition} RETURN {value} AS {name} }}"
+            )
         }
         false => {
-            format!("CALL {{ WITH {node} MATCH {pattern}{condition} RETURN {value} AS {name} }}")
+            format!(
+                "{optional}CALL {{ WITH {node} MATCH {pattern}{condition} RETURN {value} AS {name} }}"
+            )
         }
     }
 }
@@ -339,7 +344,10 @@ fn writing(maker: &mut Maker<'_>) -> String {
         }
         (2, Some(node), _) => {
             let label = *maker.random.pick(&LABELS);
-            format!("SET {node}:{label}")
+            match maker.once_in(3) {
+                true => format!("SET {node}:$('{label}')"),
+                false => format!("SET {node}:{label}"),
+            }
         }
         (3, Some(node), _) => {
             format!(
@@ -378,6 +386,10 @@ fn writing(maker: &mut Maker<'_>) -> String {
         (7 | 8, Some(node), _) => {
             let (t, name) = (*maker.random.pick(&TYPES), maker.fresh("n"));
             let label = *maker.random.pick(&LABELS);
+            let (t, label) = match maker.once_in(4) {
+                true => (format!("$('{t}')"), format!("$(['{label}'])")),
+                false => (t.to_owned(), label.to_owned()),
+            };
             let text = format!(
                 "CREATE ({node})-[:{t} {{w: {}}}]->({name}:{label} {{v: {}}})",
                 leaf(maker, Kind::Int),
@@ -401,6 +413,10 @@ fn writing(maker: &mut Maker<'_>) -> String {
         }
         (10 | 11, _, _) => {
             let (label, name) = (*maker.random.pick(&LABELS), maker.fresh("n"));
+            let label = match maker.once_in(4) {
+                true => format!("$('{label}')"),
+                false => label.to_owned(),
+            };
             let value = match maker.once_in(3) {
                 true => {
                     maker.risky = true;
