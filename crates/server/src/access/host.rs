@@ -12,7 +12,7 @@ use isomer_db::{
 
 use parking_lot::Mutex;
 
-use super::{Databases, Principal, Rights, Role, System};
+use super::{Databases, Principal, Rights, Role, System, password};
 use crate::{ServerError, config::ShownSetting};
 
 /// The name that Neo4j gives to its default database: an alias here.
@@ -176,6 +176,16 @@ impl StatementHost {
         self.user(&self.principal.name, roles, home)
     }
 
+    /// Drops another database than that of the statement, whose transaction is open.
+    fn drop_database(&self, name: &str) -> crate::Result<()> {
+        if *self.database == *name {
+            return Err(ServerError::Invalid(format!(
+                "a statement cannot drop `{name}`, the database that it runs on: run it on `{SYSTEM}`"
+            )));
+        }
+        self.facts.databases.remove(name)
+    }
+
     fn run(&self, command: Administration) -> crate::Result<()> {
         let system = || {
             let none = "this server has no users: start it with a folder of its own";
@@ -196,6 +206,8 @@ impl StatementHost {
                     return Ok(());
                 }
                 if exists && replace {
+                    // The old user stays if the new one would be refused.
+                    password::hash(&password)?;
                     system.remove_user(&name)?;
                 }
                 system.add_user(&name, &password, &Rights::none()).map(drop)
@@ -228,7 +240,7 @@ impl StatementHost {
                     return Ok(());
                 }
                 if exists && replace {
-                    databases.remove(&name)?;
+                    self.drop_database(&name)?;
                 }
                 databases.create(&name)
             }
@@ -236,7 +248,7 @@ impl StatementHost {
                 if if_exists && !databases.has(&name) {
                     return Ok(());
                 }
-                databases.remove(&name)
+                self.drop_database(&name)
             }
             _ => Err(ServerError::Invalid(
                 "the server does not know this command".into(),

@@ -276,6 +276,7 @@ fn users_and_databases_are_administered_in_statements() {
     assert_eq!(rows(&mut admin, "system", databases), [[Value::Int(0)]]);
     for statement in [
         "DROP DATABASE fresh",
+        "USE people DROP DATABASE people",
         "ALTER CURRENT USER SET PASSWORD FROM 'a' TO 'b'",
         "CREATE USER x SET PASSWORD 'abcabcabc' CHANGE REQUIRED",
     ] {
