@@ -60,7 +60,7 @@ pub(crate) struct Run {
 /// What the program around the execution offers to it.
 #[derive(Clone, Default)]
 pub(crate) struct HostAccess {
-    /// How subqueries in transactions of their own commit; none where the caller decides what is committed.
+    /// How subqueries in separate transactions commit; none where the caller decides what is committed.
     pub(crate) own_commits: Option<Durability>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
     /// What the program answers about itself.
@@ -346,7 +346,7 @@ impl Run {
         run
     }
 
-    /// The state of a part of this statement that runs in a `transaction` of its own.
+    /// The state of a part of this statement that runs in a separate `transaction`.
     pub(crate) fn for_transaction(&self, transaction: &Transaction, number: u64) -> Self {
         let surroundings = Surroundings {
             seed: self.random.get().rotate_left(32) ^ number,

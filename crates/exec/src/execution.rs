@@ -92,7 +92,7 @@ pub struct Execution {
     /// Where its writes begin, if it may write.
     mark: Option<Savepoint>,
     steps: Steps,
-    /// Whether it writes in the transaction it is given, rather than in transactions of its own.
+    /// Whether it writes in the transaction it is given, rather than in separate transactions.
     writes_here: bool,
     rows_given: u64,
 }

@@ -117,7 +117,7 @@ impl Administration {
                 if_exists: condition,
             }),
             other => Err(ExecError::type_error(format!(
-                "`{other}` is no action: create user, alter user, drop user, create database and drop database are"
+                "`{other}` is not an action: create user, alter user, drop user, create database and drop database are"
             ))),
         }
     }

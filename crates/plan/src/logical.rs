@@ -81,7 +81,7 @@ pub(crate) enum LogicalStep {
     },
 }
 
-/// A query that runs in transactions of its own.
+/// A query that runs in separate transactions.
 #[derive(Clone, Debug)]
 pub(crate) struct BatchStep {
     pub query: LogicalQuery,

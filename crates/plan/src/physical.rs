@@ -328,7 +328,7 @@ pub enum Op {
     // --- combining
     /// Runs `right` for each row of `input`; its rows are the result. `right` reads the row through its `Argument`.
     Apply { input: OpId, right: OpId },
-    /// Like `Apply`, in transactions of its own: each of them for a batch of rows.
+    /// Like `Apply`, in separate transactions: each of them for a batch of rows.
     BatchApply(BatchApply),
     /// Like `Apply`, but a row without a match passes once, with `nulls` set to null. If `row_wise`, `right` consists
     /// only of operators that treat each row independently and in order, so that it may run for a whole chunk at once.
@@ -569,9 +569,9 @@ pub struct ExpandInto {
     pub distinct_from: Vec<SlotId>,
 }
 
-/// A sub-plan that runs in transactions of its own: `CALL { … } IN TRANSACTIONS`.
+/// A sub-plan that runs in separate transactions: `CALL { … } IN TRANSACTIONS`.
 ///
-/// The rows of `input` are those of the statement's snapshot, whatever the transactions commit meanwhile. Memory: the
+/// The rows of `input` are those of the statement's snapshot, whatever the transactions commit. Memory: the
 /// rows of one batch, and what they return.
 #[derive(Clone, Debug)]
 pub struct BatchApply {

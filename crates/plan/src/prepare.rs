@@ -199,13 +199,13 @@ fn check_batches<'s>(
     if query.branches.len() > 1 {
         return refused(
             "CALL { … } IN TRANSACTIONS in a UNION",
-            "run the parts of the UNION as statements of their own",
+            "run the parts of the UNION as separate statements",
         );
     }
     if steps.any(writes_in_statement) {
         return refused(
             "a clause that writes outside of CALL { … } IN TRANSACTIONS",
-            "put it into a CALL { … } IN TRANSACTIONS as well, or into a statement of its own",
+            "put it into a CALL { … } IN TRANSACTIONS as well, or into a separate statement",
         );
     }
     Ok(())

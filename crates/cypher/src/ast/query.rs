@@ -461,7 +461,7 @@ pub struct CallSubquery {
     pub imports: SubqueryImports,
     /// The query.
     pub query: Query,
-    /// How the query runs in transactions of its own, if it does.
+    /// How the query runs in separate transactions, if it does.
     pub transactions: Option<InTransactions>,
     /// Source span.
     pub span: Span,

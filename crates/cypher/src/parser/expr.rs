@@ -100,7 +100,7 @@ fn above_in(p: &mut Parser<'_>, context: Context) -> PResult<Expr> {
     let result = above(p, Level::Or);
     p.context = outer;
     match result {
-        // Operators that combine conditions take patterns anywhere; a pattern alone is no value.
+        // Operators that combine conditions take patterns anywhere; a pattern alone has no value.
         Ok(pattern) if !context.is_predicate && is_pattern(&pattern) => {
             let message = "a pattern is a predicate and has no value here";
             Err(

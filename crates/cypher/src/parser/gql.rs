@@ -89,7 +89,7 @@ fn joined(before: Query, after: Query, next: Span) -> PResult<Query> {
                 return Err(ParseError::new(
                     Detail::InvalidClauseComposition,
                     next,
-                    "NEXT takes the rows of a RETURN, and the query before it has none",
+                    "NEXT takes the rows of a RETURN, and the query before it ends without one",
                 ));
             };
             clauses.push(as_with(last));

@@ -57,7 +57,7 @@ pub(super) fn in_transactions(
         return Err(ParseError::new(
             Detail::UnexpectedSyntax,
             found.span,
-            "REPORT STATUS needs ON ERROR CONTINUE or ON ERROR BREAK: after ON ERROR FAIL there is no row to report in",
+            "REPORT STATUS needs ON ERROR CONTINUE or ON ERROR BREAK: after ON ERROR FAIL no row is left to report in",
         ));
     }
     Ok(found)

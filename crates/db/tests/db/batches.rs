@@ -22,7 +22,7 @@ fn lists(db: &Database, query: &str) -> Vec<Vec<Value>> {
     result.iter().map(|row| row.values().to_vec()).collect()
 }
 
-/// Each batch is a commit of its own: an error leaves the batches before it.
+/// Each batch is a separate commit: an error leaves the batches before it.
 #[test]
 fn an_error_leaves_earlier_batches() {
     let db = open();
@@ -153,7 +153,7 @@ fn explicit_transactions_refuse_it() {
     );
     assert_eq!(number(&db, "MATCH (n) RETURN count(n)"), 0);
     let prepared = db.prepare(query).expect("planned");
-    prepared.query(()).expect("a statement of its own");
+    prepared.query(()).expect("a separate statement");
     assert_eq!(number(&db, "MATCH (n) RETURN count(n)"), 1);
     let streamed: Result<Vec<_>, _> = db.stream(query).expect("planned").collect();
     assert_eq!(streamed.expect("run").len(), 0);

@@ -57,7 +57,7 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
     }
 }
 
-/// A text grows at most so many times when it is normalised (NFKD of U+FDFA: 3 bytes become 33).
+/// A text grows by this factor at most when it is normalised (NFKD of U+FDFA: 3 bytes become 33).
 const LONGEST_NORMALISED: usize = 11;
 
 /// The normal forms of Unicode.

@@ -1,4 +1,4 @@
-//! `CALL { … } IN TRANSACTIONS`: a sub-plan that runs in transactions of its own, each for a batch of rows.
+//! `CALL { … } IN TRANSACTIONS`: a sub-plan that runs in separate transactions, each for a batch of rows.
 //!
 //! The input is read in the statement's transaction, so that the batches change none of its rows. A transaction that
 //! loses a race against another one is run again. Once the input has ended, the statement's transaction is replaced by
@@ -204,7 +204,7 @@ impl BatchApply {
     }
 }
 
-/// Runs each job, several in threads of their own; in the order of the jobs.
+/// Runs each job, several in separate threads; in the order of the jobs.
 fn run_all(jobs: Vec<Job>, cx: &mut Cx<'_>) -> Result<Vec<(Chunk, Outcome)>> {
     if jobs.len() == 1 {
         let alone = jobs.into_iter().map(|job| {
@@ -388,7 +388,7 @@ fn in_caller_transaction() -> ExecError {
         ErrorClass::SemanticError,
         "InvalidTransaction",
         "A query with 'CALL { ... } IN TRANSACTIONS' can only be executed in an implicit transaction, but tried to \
-         execute in an explicit transaction: run it as a statement of its own",
+         execute in an explicit transaction: run it as a separate statement",
     )
 }
 

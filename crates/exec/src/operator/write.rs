@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_data::{ConvergentOwner, RelRow};
 use isomer_plan::{
-    expr::{Expr, PropRef, SlotId, TypeRef},
+    expr::{Expr, LabelRef, PropRef, SlotId, TypeRef},
     physical::{
         CreateItem, CreateNode, CreatePattern, CreateRelationship, CreatedType, EntityChange, Op,
         Properties,
@@ -685,44 +685,61 @@ fn apply_item(item: &EntityChange, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> 
             entity,
             labels,
             dynamic,
-        } => {
-            let Some(node) = labelled(entity, row, cx)? else {
-                return Ok(());
-            };
-            let mut ids = Vec::with_capacity(labels.len());
-            for label in labels {
-                ids.push(match cx.label(*label) {
-                    Some(id) => id,
-                    None => cx.tx.name_ids().intern_label(plan.label_name(*label))?,
-                });
-            }
-            for name in names_of(dynamic, row, cx)? {
-                ids.push(cx.tx.name_ids().intern_label(&name)?);
-            }
-            for id in ids {
-                cx.run.report.counters.labels_added +=
-                    u64::from(cx.tx.graph_mut().add_label(node, id).map_err(write_error)?);
-            }
-            Ok(())
-        }
+        } => add_labels(entity, labels, dynamic, row, cx),
         EntityChange::RemoveLabels {
             entity,
             labels,
             dynamic,
-        } => {
-            let Some(node) = labelled(entity, row, cx)? else {
-                return Ok(());
-            };
-            let mut ids: Vec<LabelId> = labels.iter().filter_map(|one| cx.label(*one)).collect();
-            let names = names_of(dynamic, row, cx)?;
-            ids.extend(names.iter().filter_map(|name| label_number(cx.tx, name)));
-            for id in ids {
-                let removed = cx.tx.graph_mut().remove_label(node, id);
-                cx.run.report.counters.labels_removed += u64::from(removed.map_err(write_error)?);
-            }
-            Ok(())
-        }
+        } => remove_labels(entity, labels, dynamic, row, cx),
     }
+}
+
+fn add_labels(
+    entity: &Expr,
+    labels: &[LabelRef],
+    dynamic: &[Expr],
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<()> {
+    let Some(node) = labelled(entity, row, cx)? else {
+        return Ok(());
+    };
+    let plan = cx.run.plan.clone();
+    let mut ids = Vec::with_capacity(labels.len());
+    for label in labels {
+        ids.push(match cx.label(*label) {
+            Some(id) => id,
+            None => cx.tx.name_ids().intern_label(plan.label_name(*label))?,
+        });
+    }
+    for name in names_of(dynamic, row, cx)? {
+        ids.push(cx.tx.name_ids().intern_label(&name)?);
+    }
+    for id in ids {
+        cx.run.report.counters.labels_added +=
+            u64::from(cx.tx.graph_mut().add_label(node, id).map_err(write_error)?);
+    }
+    Ok(())
+}
+
+fn remove_labels(
+    entity: &Expr,
+    labels: &[LabelRef],
+    dynamic: &[Expr],
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<()> {
+    let Some(node) = labelled(entity, row, cx)? else {
+        return Ok(());
+    };
+    let mut ids: Vec<LabelId> = labels.iter().filter_map(|one| cx.label(*one)).collect();
+    let names = names_of(dynamic, row, cx)?;
+    ids.extend(names.iter().filter_map(|name| label_number(cx.tx, name)));
+    for id in ids {
+        let removed = cx.tx.graph_mut().remove_label(node, id);
+        cx.run.report.counters.labels_removed += u64::from(removed.map_err(write_error)?);
+    }
+    Ok(())
 }
 
 fn labelled(entity: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {

@@ -893,7 +893,7 @@ fn has_fields(value: &Datum) -> bool {
 fn computed_names(value: &Datum) -> Result<Vec<String>> {
     let name = |value: &Datum| match value {
         Datum::Text(name) if !name.is_empty() => Ok(name.to_string()),
-        other => raised(format!("{} is no name of a label or type", literal(other))),
+        other => raised(format!("{} does not name a label or type", literal(other))),
     };
     match value {
         Datum::List(names) => names.iter().map(name).collect(),

@@ -272,7 +272,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// A subquery runs in transactions of its own only where the statement is not inside of one already.
+/// A subquery runs in separate transactions only where the statement is not inside of one already.
 fn check_transactions(binder: &Binder<'_>, transactions: &ast::InTransactions) -> Result<()> {
     if binder.frames.len() != STATEMENT_DEPTH {
         return Err(PlanError::syntax(

@@ -687,7 +687,7 @@ fn apply(
     Ok(())
 }
 
-/// A subquery in transactions of its own.
+/// A subquery in separate transactions.
 fn batches(planner: &mut Planner<'_>, flow: &mut Flow, step: BatchStep) -> Result<()> {
     let BatchStep {
         query,

@@ -188,7 +188,7 @@ impl StatementHost {
 
     fn run(&self, command: Administration) -> crate::Result<()> {
         let system = || {
-            let none = "this server has no users: start it with a folder of its own";
+            let none = "this server has no users: start it with its own folder";
             let system = self.facts.system.as_ref();
             system.ok_or_else(|| ServerError::Invalid(none.into()))
         };

@@ -207,7 +207,7 @@ fn neo4j_is_the_default_database_and_system_has_no_data() {
     assert_eq!(rows(&mut admin, "system", count), [[Value::Int(0)]]);
 }
 
-/// Administrators of the server manage users and databases in statements, and nobody else does.
+/// Administrators of the server manage users and databases in statements; other users cannot.
 #[test]
 fn users_and_databases_are_administered_in_statements() {
     let server = Server::new();

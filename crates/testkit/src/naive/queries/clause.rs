@@ -344,10 +344,7 @@ fn writing(maker: &mut Maker<'_>) -> String {
         }
         (2, Some(node), _) => {
             let label = *maker.random.pick(&LABELS);
-            match maker.once_in(3) {
-                true => format!("SET {node}:$('{label}')"),
-                false => format!("SET {node}:{label}"),
-            }
+            format!("SET {node}:{}", computed(maker, label))
         }
         (3, Some(node), _) => {
             format!(
@@ -386,10 +383,7 @@ fn writing(maker: &mut Maker<'_>) -> String {
         (7 | 8, Some(node), _) => {
             let (t, name) = (*maker.random.pick(&TYPES), maker.fresh("n"));
             let label = *maker.random.pick(&LABELS);
-            let (t, label) = match maker.once_in(4) {
-                true => (format!("$('{t}')"), format!("$(['{label}'])")),
-                false => (t.to_owned(), label.to_owned()),
-            };
+            let (t, label) = (computed(maker, t), computed(maker, label));
             let text = format!(
                 "CREATE ({node})-[:{t} {{w: {}}}]->({name}:{label} {{v: {}}})",
                 leaf(maker, Kind::Int),
@@ -413,10 +407,7 @@ fn writing(maker: &mut Maker<'_>) -> String {
         }
         (10 | 11, _, _) => {
             let (label, name) = (*maker.random.pick(&LABELS), maker.fresh("n"));
-            let label = match maker.once_in(4) {
-                true => format!("$('{label}')"),
-                false => label.to_owned(),
-            };
+            let label = computed(maker, label);
             let value = match maker.once_in(3) {
                 true => {
                     maker.risky = true;
@@ -449,6 +440,15 @@ fn writing(maker: &mut Maker<'_>) -> String {
             maker.add(&name, Kind::Node);
             text
         }
+    }
+}
+
+/// A label or type as it is, or as a computed name.
+fn computed(maker: &mut Maker<'_>, name: &str) -> String {
+    match maker.random.below(8) {
+        0 => format!("$('{name}')"),
+        1 => format!("$(['{name}'])"),
+        _ => name.to_owned(),
     }
 }
 
