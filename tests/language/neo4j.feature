@@ -336,18 +336,24 @@ Feature: What users of Neo4j and GQL write
       | 20    |
     And no side effects
 
-  Scenario: NEXT after and before a UNION
+  Scenario: NEXT after a UNION
     When executing query:
       """
       RETURN 1 AS x UNION RETURN 2 AS x
       NEXT
-      RETURN count(*) AS n UNION ALL RETURN sum(x) AS n
+      RETURN count(*) AS n, sum(x) AS sum
       """
     Then the result should be, in any order:
-      | n |
-      | 2 |
-      | 3 |
+      | n | sum |
+      | 2 | 3   |
     And no side effects
+
+  Scenario: A UNION after NEXT is refused
+    When executing query:
+      """
+      RETURN 1 AS x NEXT RETURN x AS n UNION ALL RETURN x + 1 AS n
+      """
+    Then a SyntaxError should be raised at compile time: InvalidClauseComposition
 
   Scenario: WHEN without ELSE gives nothing
     When executing query:

@@ -74,53 +74,43 @@ pub(super) fn chained(
     Ok(query)
 }
 
+/// `after` with the rows of `before`. The clauses of `before` become the first ones, so `after` is a single query: with
+/// a `UNION`, each of its branches would need a copy of them.
 fn joined(before: Query, after: Query, next: Span) -> PResult<Query> {
-    let (is_update, span) = (before.updates(), before.span.to(after.span));
-    let Query {
-        mut branches,
-        union,
-        span: before_span,
-    } = before;
-    let is_single = branches.len() == 1;
-    let returned = branches.first_mut().map(|first| &mut first.clauses);
-    let prefix = match returned {
-        Some(clauses) if is_single => {
-            let Some(Clause::Return(last)) = clauses.pop() else {
+    let span = before.span.to(after.span);
+    let Ok([after_branch]) = <[SingleQuery; 1]>::try_from(after.branches) else {
+        return Err(
+            ParseError::new(Detail::InvalidClauseComposition, next, "a UNION after NEXT")
+                .with_hint("put the UNION into CALL { … }, or in front of NEXT"),
+        );
+    };
+    let mut clauses = match <[SingleQuery; 1]>::try_from(before.branches) {
+        Ok([mut only]) => {
+            let Some(Clause::Return(last)) = only.clauses.pop() else {
                 return Err(ParseError::new(
                     Detail::InvalidClauseComposition,
                     next,
                     "NEXT takes the rows of a RETURN, and the query before it ends without one",
                 ));
             };
-            clauses.push(as_with(last));
-            std::mem::take(clauses)
+            only.clauses.push(as_with(last));
+            only.clauses
         }
-        _ => vec![Clause::Subquery(CallSubquery {
+        Err(branches) => vec![Clause::Subquery(CallSubquery {
             optional: false,
             imports: SubqueryImports::ByWith,
             query: Query {
                 branches,
-                union,
-                span: before_span,
+                union: before.union,
+                span: before.span,
             },
             transactions: None,
-            span: before_span,
+            span: before.span,
         })],
     };
-    if is_update && after.branches.len() > 1 {
-        return Err(ParseError::new(
-            Detail::InvalidClauseComposition,
-            next,
-            "a query that writes cannot be followed by NEXT and a UNION",
-        )
-        .with_hint("put the UNION into CALL { … }"));
-    }
-    let with_prefix = |branch: SingleQuery| SingleQuery {
-        clauses: prefix.iter().cloned().chain(branch.clauses).collect(),
-        span,
-    };
+    clauses.extend(after_branch.clauses);
     Ok(Query {
-        branches: after.branches.into_iter().map(with_prefix).collect(),
+        branches: vec![SingleQuery { clauses, span }],
         union: after.union,
         span,
     })
