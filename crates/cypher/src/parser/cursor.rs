@@ -263,8 +263,23 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Whether a reserved word is a variable where an expression or a pattern's variable is expected: something follows
-    /// that cannot follow the word as a keyword.
+    /// Whether a reserved word is the variable of a node or relationship pattern. `WHERE` may also begin its condition.
+    pub(super) fn is_reserved_pattern_name(&self) -> bool {
+        use Symbol::*;
+        let TokenKind::Keyword(keyword) = self.peek() else {
+            return false;
+        };
+        let is_where = keyword == Keyword::Where;
+        keyword.may_be_name()
+            && match self.peek_at(1) {
+                TokenKind::Symbol(Colon | RightParen | RightBracket | Star) => true,
+                TokenKind::Symbol(LeftBrace) | TokenKind::Keyword(Keyword::Where) => !is_where,
+                _ => false,
+            }
+    }
+
+    /// Whether a reserved word is a variable where an expression is expected: something follows that cannot follow the
+    /// word as a keyword.
     pub(super) fn is_reserved_name(&self) -> bool {
         use Symbol::*;
         let TokenKind::Keyword(keyword) = self.peek() else {

@@ -310,7 +310,7 @@ fn bound(p: &mut Parser<'_>) -> PResult<u64> {
 
 fn node(p: &mut Parser<'_>, usage: PatternUse) -> PResult<NodePattern> {
     let start = p.expect(Symbol::LeftParen)?;
-    let variable = if p.is_variable_at(0) || p.is_reserved_name() {
+    let variable = if p.is_variable_at(0) || p.is_reserved_pattern_name() {
         Some(p.variable()?)
     } else {
         None
@@ -437,7 +437,7 @@ fn relationship_detail(
     relationship: &mut RelationshipPattern,
     usage: PatternUse,
 ) -> PResult<()> {
-    if p.is_variable_at(0) || p.is_reserved_name() {
+    if p.is_variable_at(0) || p.is_reserved_pattern_name() {
         relationship.variable = Some(p.variable()?);
     }
     relationship.types = optional_labels(p)?;
