@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::catalog::ProcedureSignature;
 use crate::expr::{AggregateCall, Expr, LabelRef, LocalId, SlotId, TypeRef};
-use crate::physical::{CreatePattern, Direction, EntityChange, OnError, SortKey};
+use crate::physical::{CreatePattern, Direction, EntityChange, OnBatchError, SortKey};
 use crate::schema::Listing;
 use crate::walk::{Selector, Walk};
 
@@ -88,7 +88,7 @@ pub(crate) struct BatchStep {
     pub optional: bool,
     pub batch_rows: Option<Expr>,
     pub concurrency: Option<Expr>,
-    pub on_error: OnError,
+    pub on_error: OnBatchError,
     pub status: Option<SlotId>,
 }
 

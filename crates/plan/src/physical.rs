@@ -32,7 +32,7 @@
 
 use std::sync::Arc;
 
-pub use isomer_cypher::ast::{Mode, OnError};
+pub use isomer_cypher::ast::{Mode, OnBatchError};
 pub use isomer_value::Direction;
 
 pub use crate::expr::OpId;
@@ -584,7 +584,7 @@ pub struct BatchApply {
     /// Transactions that run at once; one if absent, the executor's choice if 0.
     pub concurrency: Option<Expr>,
     /// What an error in a transaction does.
-    pub on_error: OnError,
+    pub on_error: OnBatchError,
     /// Receives the outcome of the row's transaction as a map.
     pub status: Option<SlotId>,
     /// The slots that the sub-plan returns: null for the rows of a transaction that failed. If there are none, each row

@@ -32,7 +32,7 @@ pub use pattern::{
 };
 pub use query::{
     CallProcedure, CallSubquery, Clause, Concurrency, Create, Delete, Foreach, Hint, HintKind,
-    InTransactions, LoadCsv, Match, Merge, MergeAction, MergeEvent, OnError, Projection,
+    InTransactions, LoadCsv, Match, Merge, MergeAction, MergeEvent, OnBatchError, Projection,
     ProjectionItem, Query, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
     SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
 };

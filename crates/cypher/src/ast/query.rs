@@ -475,7 +475,7 @@ pub struct InTransactions {
     /// Input rows of one transaction; 1,000 if absent.
     pub batch_rows: Option<Expr>,
     /// What an error in one of them does.
-    pub on_error: OnError,
+    pub on_error: OnBatchError,
     /// The variable that receives the outcome of the row's transaction.
     pub status: Option<Ident>,
     /// Source span.
@@ -493,7 +493,7 @@ pub enum Concurrency {
 
 /// What an error in one transaction of a subquery does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum OnError {
+pub enum OnBatchError {
     /// `ON ERROR FAIL`: the statement fails. What earlier transactions committed stays.
     #[default]
     Fail,

@@ -1,7 +1,7 @@
 //! `IN … TRANSACTIONS` after a subquery.
 
 use super::cursor::{PResult, Parser, Rule};
-use crate::ast::{Concurrency, Expr, ExprKind, InTransactions, Literal, OnError};
+use crate::ast::{Concurrency, Expr, ExprKind, InTransactions, Literal, OnBatchError};
 use crate::error::{Detail, ParseError};
 use crate::token::Keyword;
 
@@ -27,7 +27,7 @@ pub(super) fn in_transactions(
     let mut found = InTransactions {
         concurrency,
         batch_rows: None,
-        on_error: OnError::Fail,
+        on_error: OnBatchError::Fail,
         status: None,
         span: start,
     };
@@ -53,7 +53,7 @@ pub(super) fn in_transactions(
         }
     }
     found.span = p.since(start);
-    if found.status.is_some() && found.on_error == OnError::Fail {
+    if found.status.is_some() && found.on_error == OnBatchError::Fail {
         return Err(ParseError::new(
             Detail::UnexpectedSyntax,
             found.span,
@@ -68,17 +68,17 @@ fn is_transactions(p: &Parser<'_>) -> bool {
 }
 
 /// `ON ERROR CONTINUE`, `BREAK` or `FAIL`
-fn on_error(p: &mut Parser<'_>) -> PResult<OnError> {
+fn on_error(p: &mut Parser<'_>) -> PResult<OnBatchError> {
     p.advance();
     if !p.eat_word("ERROR") {
         return Err(p.unexpected("ERROR CONTINUE, ERROR BREAK or ERROR FAIL"));
     }
     if p.eat_word("CONTINUE") {
-        Ok(OnError::Continue)
+        Ok(OnBatchError::Continue)
     } else if p.eat_word("BREAK") {
-        Ok(OnError::Break)
+        Ok(OnBatchError::Break)
     } else if p.eat_word("FAIL") {
-        Ok(OnError::Fail)
+        Ok(OnBatchError::Fail)
     } else {
         Err(p.unexpected("CONTINUE, BREAK or FAIL"))
     }

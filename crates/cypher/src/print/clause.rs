@@ -3,8 +3,8 @@
 use super::Printer;
 use crate::ast::{
     CallProcedure, CallSubquery, Clause, Concurrency, Expr, Hint, HintKind, Ident, InTransactions,
-    LabelExpr, Match, Merge, MergeEvent, OnError, Projection, RemoveItem, SetItem, SubqueryImports,
-    Yield, YieldItems,
+    LabelExpr, Match, Merge, MergeEvent, OnBatchError, Projection, RemoveItem, SetItem,
+    SubqueryImports, Yield, YieldItems,
 };
 
 impl Printer {
@@ -287,9 +287,9 @@ impl Printer {
             self.text(" ROWS");
         }
         self.text(match transactions.on_error {
-            OnError::Fail => "",
-            OnError::Continue => " ON ERROR CONTINUE",
-            OnError::Break => " ON ERROR BREAK",
+            OnBatchError::Fail => "",
+            OnBatchError::Continue => " ON ERROR CONTINUE",
+            OnBatchError::Break => " ON ERROR BREAK",
         });
         if let Some(status) = &transactions.status {
             self.text(" REPORT STATUS AS ");

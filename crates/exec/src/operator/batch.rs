@@ -10,7 +10,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use isomer_data::{Access, Durability, ErrorKind, Transaction, TransactionStarter};
 use isomer_plan::{
     expr::Expr,
-    physical::{BatchApply as Plan, OnError, Op},
+    physical::{BatchApply as Plan, OnBatchError, Op},
 };
 use isomer_value::{Map, Value};
 
@@ -182,10 +182,10 @@ impl BatchApply {
             error,
             ExecError::Cancelled | ExecError::Internal(_) | ExecError::Limit { .. }
         );
-        if plan.on_error == OnError::Fail || ends_statement {
+        if plan.on_error == OnBatchError::Fail || ends_statement {
             return Err(error);
         }
-        self.stopped |= plan.on_error == OnError::Break;
+        self.stopped |= plan.on_error == OnBatchError::Break;
         let message = error.to_string();
         let status = status(true, false, Some(&outcome.id), Some(&message));
         self.pass_failed(plan, rows, &status);

@@ -39,8 +39,8 @@ pub(super) struct MadePattern {
 }
 
 impl<'a> Binder<'a> {
-    /// Labels to create, set or remove: the fixed ones, each once, and the expressions of the dynamic ones. None for any
-    /// other label expression.
+    /// Labels to create, set or remove: the fixed ones, each once, and the expressions of the dynamic ones. None for
+    /// any other label expression.
     pub(super) fn bind_labels(
         &mut self,
         labels: &'a ast::LabelExpr,

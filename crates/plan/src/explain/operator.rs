@@ -5,7 +5,7 @@ use super::{pattern, write};
 use crate::expr::{AggregateCall, Expr, LabelRef, SlotId};
 use crate::physical::{
     Aggregate, BatchApply, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread,
-    IndexRange, NodeIndexSeek, OnError, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
+    IndexRange, NodeIndexSeek, OnBatchError, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
 };
 
 /// The operator's name.
@@ -352,9 +352,9 @@ fn batch_apply(p: &ExprPrinter<'_>, batches: &BatchApply) -> String {
         parts.push(format!("{} concurrent", p.expr(count)));
     }
     match batches.on_error {
-        OnError::Fail => {}
-        OnError::Continue => parts.push("on error continue".to_owned()),
-        OnError::Break => parts.push("on error break".to_owned()),
+        OnBatchError::Fail => {}
+        OnBatchError::Continue => parts.push("on error continue".to_owned()),
+        OnBatchError::Break => parts.push("on error break".to_owned()),
     }
     if let Some(status) = batches.status {
         parts.push(format!("status {}", p.slot(status)));
