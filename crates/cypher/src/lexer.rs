@@ -407,7 +407,7 @@ mod tests {
             [Integer, Float, Integer, End]
         );
         for bad in [
-            "0x", "0xg", "0o8", "12ab", "1.5x", "1e", "1_", "1__0", "0x_f", "0xf_", "1_.5",
+            "0x", "0xg", "0o8", "12ab", "1.5x", "1e", "1_", "1__0", "0x_f", "0xf_",
         ] {
             assert_eq!(kinds(bad), [Invalid(InvalidToken::Number), End], "{bad}");
         }

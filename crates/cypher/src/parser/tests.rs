@@ -282,7 +282,7 @@ fn keywords_are_names_where_nothing_else_can_stand() {
     query("RETURN CASE WHEN true THEN 1 END AS shortest, collect([1]) AS exists");
     query("MATCH (where)-[order]->(set:A {x: 1}) RETURN where, set.y AS match ORDER BY order DESC");
     query("UNWIND [1] AS with WITH with AS limit WHERE limit > 0 RETURN limit AS return");
-    query("MATCH ()-[WHERE -1 < 2]->(WHERE +1 = 1), (where WHERE true) RETURN where");
+    query("MATCH ()-[WHERE -1 < 2]->(WHERE +1 = 1), (order WHERE true) RETURN order");
     for text in [
         "MATCH (n) RETURN n ORDER n.x",
         "MATCH (n) WHERE RETURN n",
