@@ -460,7 +460,7 @@ fn constructs(inner: BoxedStrategy<Expr>) -> BoxedStrategy<Expr> {
                     clauses: vec![clause],
                     span: Span::default(),
                 }];
-                let query = Box::new(Query {
+                let query = Box::new(RegularQuery {
                     branches,
                     union: UnionKind::Distinct,
                     span: Span::default(),

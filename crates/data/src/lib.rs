@@ -89,7 +89,7 @@ pub use isomer_layout::{
     },
 };
 pub use isomer_storage::{
-    Durability, Engine, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page,
+    Durability, Engine, KeyRange, MemoryBudget, MemoryKind, MemoryUse, Order, OverBudget, Page,
     PageLimit, ProcessMemory, Reclaim, Reservation, Snapshot, Version, count_allocations,
 };
 
@@ -105,7 +105,7 @@ pub use convergent::{
 };
 pub use count_keeping::CountKeeper;
 pub use dirty::Dirty;
-pub use document::{Documents, DocumentsMut, new_key};
+pub use document::{Collections, CollectionsMut, new_key};
 pub use eras::Eras;
 pub use files::{FileTree, FileTreeMut};
 pub use graph::{Graph, GraphMut, NodeRecord};
@@ -113,8 +113,8 @@ pub use id_set::IdSet;
 pub use index::{Indexes, IndexesMut};
 pub use ingest::{BlockedCommits, Ingest};
 pub use kv::{
-    BucketCursor, BytePair, Kv, KvChange, KvChangeKind, KvCursor, KvMut, Sweeper, Watch, Watched,
-    Watcher,
+    BucketCursor, BucketWatch, BytePair, Kv, KvChange, KvChangeKind, KvCursor, KvMut, Sweeper,
+    Watched, Watcher,
 };
 pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
 pub use process_locks::{ProcessLock, ProcessLocks};

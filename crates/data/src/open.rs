@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_layout::{
     DataError,
-    catalog::{keepers, names::Names},
+    catalog::{keepers, names::NameTables},
     keyspace::{FORMAT, FORMAT_VALUE, IDENTITY, IdSpace},
 };
 use isomer_storage::{
@@ -64,7 +64,7 @@ impl DataStore {
         let snapshot = engine.snapshot()?;
         let read: &dyn Read = &*snapshot;
         observers.counted.begin(read.version());
-        let names = Arc::new(Names::load(read)?);
+        let names = Arc::new(NameTables::load(read)?);
         let schema = Arc::new(CurrentSchema::load(names.clone(), read)?);
         let nodes = Extents::load(IdSpace::Nodes, read)?;
         let relationships = Extents::load(IdSpace::Relationships, read)?;

@@ -10,11 +10,11 @@ use isomer_layout::{
     catalog::{
         Catalog,
         keepers::Keepers,
-        names::{NameKind, Names},
+        names::{NameKind, NameTables},
     },
     keyspace,
 };
-use isomer_storage::{Durability, Engine, GuardMode, Memory, Version};
+use isomer_storage::{Durability, Engine, GuardMode, MemoryBudget, Version};
 use isomer_value::{DatabaseId, Interner, LabelId, NodeId, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
 
@@ -82,7 +82,7 @@ pub struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) options: DataStoreOptions,
     pub(crate) identity: DatabaseId,
-    pub(crate) names: Arc<Names>,
+    pub(crate) names: Arc<NameTables>,
     /// Held while a new name is added.
     pub(crate) interning: Mutex<()>,
     pub(crate) schema: Arc<CurrentSchema>,
@@ -216,7 +216,7 @@ impl DataStore {
     }
 
     /// The budget of memory that everything on this store shares.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &MemoryBudget {
         &self.shared.options.memory
     }
 
@@ -291,7 +291,7 @@ impl DataStore {
         }
     }
 
-    pub(crate) fn shared_names(&self) -> &Arc<Names> {
+    pub(crate) fn shared_names(&self) -> &Arc<NameTables> {
         &self.shared.names
     }
 

@@ -16,7 +16,7 @@ use std::{
 };
 
 use self::{
-    covered::{Covered, covers_small},
+    covered::{WriteReservation, covers_small},
     graph_changes::GraphChanges,
     scratch::ScratchBuffers,
 };
@@ -69,7 +69,7 @@ pub struct Transaction {
     /// Most bytes of writes and operations.
     max_bytes: usize,
     /// The reserved part of the memory budget.
-    covered: Covered,
+    covered: WriteReservation,
     /// Whether any key was written, also outside the change stream.
     wrote: bool,
     /// A write failed half-way.
@@ -165,7 +165,7 @@ impl Transaction {
         let max_bytes = store.engine().capabilities().max_transaction_bytes;
         Self {
             max_bytes,
-            covered: Covered::default(),
+            covered: WriteReservation::default(),
             store,
             catalog,
             state,

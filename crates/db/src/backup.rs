@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use isomer_data::Version;
 use isomer_lsm::{
     LsmOptions,
-    backup::{self, Point, Restoring, Taken},
+    backup::{self, BackupResult, RestoreTarget, Restoring},
 };
 use isomer_storage::{Engine, StorageError};
 #[cfg(feature = "encryption")]
@@ -155,7 +155,7 @@ impl Database {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Backup> {
         let engine = self.lsm_engine()?;
-        let taken: Taken = engine
+        let taken: BackupResult = engine
             .backup(&RealDisk, target.as_ref(), progress)
             .map_err(asked_wrongly)?;
         Ok(Backup {
@@ -206,9 +206,9 @@ impl Database {
     ) -> Result<Restored> {
         let target = target.as_ref();
         let point = match options.point {
-            RestorePoint::Newest => Point::Newest,
-            RestorePoint::Version(version) => Point::Version(version),
-            RestorePoint::Time(time_ms) => Point::Time(time_ms),
+            RestorePoint::Newest => RestoreTarget::Newest,
+            RestorePoint::Version(version) => RestoreTarget::Version(version),
+            RestorePoint::Time(time_ms) => RestoreTarget::Time(time_ms),
         };
         let restoring = Restoring::begin(
             &RealDisk,

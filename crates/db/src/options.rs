@@ -58,7 +58,7 @@ pub struct Builder {
     pub(crate) read_only: bool,
     pub(crate) sharing: Sharing,
     pub(crate) process_kind: String,
-    pub(crate) memory: Option<isomer_data::Memory>,
+    pub(crate) memory: Option<isomer_data::MemoryBudget>,
     pub(crate) cache_bytes: Option<usize>,
     pub(crate) temporary_folder: Option<PathBuf>,
     pub(crate) max_transaction_bytes: usize,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isomer_data::{Access, Transaction};
-use isomer_plan::physical::{Mode, StatementClass};
+use isomer_plan::physical::{StatementClass, StatementMode};
 use isomer_value::Map;
 use parking_lot::RwLock;
 
@@ -101,12 +101,12 @@ impl Prepared {
 
     /// Whether it begins with `EXPLAIN`: it returns its plan instead of running.
     pub fn is_explain(&self) -> bool {
-        self.ready.read().plan.mode == Mode::Explain
+        self.ready.read().plan.mode == StatementMode::Explain
     }
 
     /// Whether it begins with `PROFILE`: it runs and returns its plan with a profile.
     pub fn is_profile(&self) -> bool {
-        self.ready.read().plan.mode == Mode::Profile
+        self.ready.read().plan.mode == StatementMode::Profile
     }
 
     /// Runs it in its own transaction: see [`Database::query`].

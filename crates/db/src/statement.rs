@@ -4,11 +4,11 @@ use std::sync::{Arc, atomic::Ordering};
 
 use isomer_cypher::{Normalised, Span, ast::Literal};
 use isomer_data::{GraphRead, MemoryKind, Transaction};
-use isomer_exec::{Counters, ExecError, Execution, ExecutionOptions, Rows};
+use isomer_exec::{Counters, ExecError, Execution, ExecutionOptions, ResultRows};
 use isomer_plan::{
     Plan, PlanError,
     explain::text as plan_text,
-    physical::{Mode, Notice, StatementClass},
+    physical::{Notice, StatementClass, StatementMode},
 };
 use isomer_value::{Map, Value};
 
@@ -260,7 +260,7 @@ impl Run {
     pub(crate) fn next_rows(
         &mut self,
         transaction: &mut Transaction,
-        rows: &mut Rows,
+        rows: &mut ResultRows,
     ) -> Result<bool> {
         let more = self
             .execution
@@ -306,23 +306,23 @@ impl Run {
         *self.execution.counters()
     }
 
-    pub(crate) fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> StatementMode {
         self.plan.mode
     }
 
     pub(crate) fn plan_value(&self) -> Option<Value> {
         match self.plan.mode {
-            Mode::Run => None,
-            Mode::Explain => Some(isomer_plan::explain::value(&self.plan)),
-            Mode::Profile => Some(self.execution.explain_value()),
+            StatementMode::Run => None,
+            StatementMode::Explain => Some(isomer_plan::explain::value(&self.plan)),
+            StatementMode::Profile => Some(self.execution.explain_value()),
         }
     }
 
     fn explained(&self) -> Option<String> {
         match self.plan.mode {
-            Mode::Run => None,
-            Mode::Explain => Some(plan_text(&self.plan)),
-            Mode::Profile => Some(self.execution.explain()),
+            StatementMode::Run => None,
+            StatementMode::Explain => Some(plan_text(&self.plan)),
+            StatementMode::Profile => Some(self.execution.explain()),
         }
     }
 
@@ -361,7 +361,7 @@ pub(crate) fn gather(
     }
     let max_bytes = options.resolved_limits(default_limits).memory_bytes;
     let mut run = Run::start(db, transaction, statement, parameters, options)?;
-    if run.plan.mode == Mode::Explain {
+    if run.plan.mode == StatementMode::Explain {
         // In a collected result, the plan is returned as rows; a stream has no rows, but the columns of the query
         // without `EXPLAIN`.
         let columns: Arc<[Arc<str>]> = Arc::new(["plan".into()]);
@@ -376,7 +376,7 @@ pub(crate) fn gather(
         return Ok(result);
     }
     let mut result = QueryResult::of(run.columns.clone(), run.class());
-    let mut rows = Rows::new();
+    let mut rows = ResultRows::new();
     let mut held = HeldBytes::default();
     // The rows count in the budget until they are dropped.
     let store = db.store()?;
@@ -412,7 +412,7 @@ pub(crate) fn gather(
     }
     result.counters = run.counters();
     result.plan = run.explained();
-    if run.plan.mode == Mode::Profile {
+    if run.plan.mode == StatementMode::Profile {
         result.plan_json = Some(run.execution.explain_json());
     }
     result.notices = run.notices();

@@ -8,7 +8,7 @@ use std::{
 use isomer_data::{GraphRead, Savepoint, Transaction};
 use isomer_plan::{
     Plan,
-    physical::{Mode, Notice, Op, OpId, PlanBody, StatementClass},
+    physical::{Notice, Op, OpId, PlanBody, StatementClass, StatementMode},
 };
 use isomer_value::{Map, Value, jiff};
 use isomer_views::Views;
@@ -23,7 +23,7 @@ use crate::{
     operator::{Argument, Child, Pieces},
     procedure::Registry,
     profiler::Profiler,
-    result::{Counters, OperatorProfile, Rows, RunningQueries},
+    result::{Counters, OperatorProfile, ResultRows, RunningQueries},
 };
 
 /// Inputs of an execution in addition to plan, parameters and transaction.
@@ -154,7 +154,7 @@ impl Execution {
             seed: options.seed.unwrap_or_else(fresh_seed),
         };
         let body = match &plan.body {
-            _ if plan.mode == Mode::Explain => State::Done,
+            _ if plan.mode == StatementMode::Explain => State::Done,
             PlanBody::Pipeline(root) => State::Pipeline {
                 root: Child::build(&plan, *root, &Argument::root()),
                 produces: matches!(plan.operator(*root).op, Op::ProduceResult { .. }),
@@ -163,7 +163,7 @@ impl Execution {
             PlanBody::Schema(_) => State::Schema,
             PlanBody::KillQuery(_) => State::Kill,
         };
-        let profiled = plan.mode == Mode::Profile;
+        let profiled = plan.mode == StatementMode::Profile;
         let operator_count = plan.operators.len();
         let watch = Watch::new(
             options.limits.clone(),
@@ -208,7 +208,11 @@ impl Execution {
     }
 
     /// Fills `rows` with the next rows, at least one unless there are no more. Returns whether there may be more.
-    pub fn next_rows(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
+    pub fn next_rows(
+        &mut self,
+        transaction: &mut Transaction,
+        rows: &mut ResultRows,
+    ) -> Result<bool> {
         rows.begin(self.run.plan.columns.len());
         if self.run.plan.class == StatementClass::Write {
             self.mark_writes(transaction);
@@ -250,7 +254,7 @@ impl Execution {
 
     /// Runs to the end and drops the rows that are left.
     pub fn finish(&mut self, transaction: &mut Transaction) -> Result<()> {
-        let mut rows = Rows::new();
+        let mut rows = ResultRows::new();
         while self.next_rows(transaction, &mut rows)? {}
         Ok(())
     }
@@ -320,7 +324,7 @@ impl Execution {
         self.run.watch.held_bytes()
     }
 
-    fn advance(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
+    fn advance(&mut self, transaction: &mut Transaction, rows: &mut ResultRows) -> Result<bool> {
         let mut cx = Cx {
             tx: transaction,
             run: &mut self.run,

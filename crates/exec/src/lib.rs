@@ -46,4 +46,4 @@ pub use function::is_component;
 pub use host::{Host, HostError};
 pub use limits::{CancelHandle, Limits, Stop};
 pub use procedure::{CallContext, Procedure, Registry, ScalarFunction};
-pub use result::{Counters, OperatorProfile, Rows, RunningQueries};
+pub use result::{Counters, OperatorProfile, ResultRows, RunningQueries};

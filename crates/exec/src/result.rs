@@ -6,13 +6,13 @@ use isomer_value::{Map, Value};
 
 /// Rows of a result, one after the other in one vector.
 #[derive(Clone, Debug, Default)]
-pub struct Rows {
+pub struct ResultRows {
     width: usize,
     count: usize,
     values: Vec<Value>,
 }
 
-impl Rows {
+impl ResultRows {
     /// No rows.
     pub fn new() -> Self {
         Self::default()

@@ -12,8 +12,8 @@ use isomer_shared_log::{LogProcess, SharedLog};
 use isomer_storage::sync::{MutexGuard, RwLock};
 use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, MAX_KEY_BYTES, MAX_VALUE_BYTES,
-    MemoryKind, Order, Pairs, Reservation, Statistics, StorageError, StreamEntry, Version, View,
-    damaged, io_error, version_not_kept,
+    MemoryKind, Order, PairIterator, Reservation, Statistics, StorageError, StreamEntry, Version,
+    View, damaged, io_error, version_not_kept,
 };
 use isomer_vfs::{Lock, OpenMode};
 
@@ -1012,7 +1012,7 @@ impl Backend for LsmBackend {
     fn ingest(
         &self,
         version: Version,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: Option<&[u8]>,
     ) -> Result<(), StorageError> {
         let _writer = self.core.writer.lock();

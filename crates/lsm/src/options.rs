@@ -7,13 +7,13 @@ use std::{
 };
 
 use isomer_shared_log::SharedLog;
-use isomer_storage::{MAX_TRANSACTION_BYTES, Memory};
+use isomer_storage::{MAX_TRANSACTION_BYTES, MemoryBudget};
 use isomer_vfs::{Disk, RealDisk, RealTime, Seal, Time, keys::MasterKey};
 
 /// Source of the time: milliseconds since 1970.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub type TimeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Source of random numbers.
-pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub type RandomSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Options for opening a [`crate::LsmEngine`].
 #[derive(Clone)]
@@ -35,9 +35,9 @@ pub struct LsmOptions {
     /// Bytes of memory for cached blocks, indexes and filters.
     pub cache_bytes: usize,
     /// A budget in which the cache reserves more while it is unused, up to the given total.
-    pub spare_memory: Option<(Memory, usize)>,
+    pub spare_memory: Option<(MemoryBudget, usize)>,
     /// The budget for memtables and the other memory of commits; not counted if there is none.
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryBudget>,
     /// Bytes at which a memtable is sealed and flushed. There are usually two, at worst three.
     pub memtable_bytes: usize,
     /// Bytes of a log segment. More than a memtable takes, so that a segment ends with its memtable.
@@ -65,9 +65,9 @@ pub struct LsmOptions {
     /// [`crate::LsmEngine::flush`] and [`crate::LsmEngine::compact`] only, and runs are deterministic.
     pub background: bool,
     /// The clock.
-    pub clock: Clock,
+    pub clock: TimeSource,
     /// Random numbers, for salts and identities.
-    pub random: Random,
+    pub random: RandomSource,
 }
 
 /// Whether several processes may have a database open.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isomer_value::{IndexId, LabelId, PropId, TypeId, Value};
 use rustc_hash::FxHashMap;
 
-use crate::expr::Kind;
+use crate::expr::StaticType;
 use crate::schema::PropertyPath;
 
 /// The planner's view of one database at one version.
@@ -143,7 +143,7 @@ pub struct ProcedureField {
     /// Its name.
     pub name: Arc<str>,
     /// Its kind; an `Integer` is accepted where a `Float` is asked for.
-    pub kind: Kind,
+    pub kind: StaticType,
     /// Whether null is accepted.
     pub nullable: bool,
     /// Used where an argument is left out at the end.
@@ -171,7 +171,7 @@ pub struct FunctionSignature {
     /// Parameters, in order.
     pub parameters: Vec<ProcedureField>,
     /// What it returns.
-    pub result: Kind,
+    pub result: StaticType,
     /// Whether the same arguments give the same result.
     pub deterministic: bool,
 }

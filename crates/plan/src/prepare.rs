@@ -11,7 +11,7 @@ use crate::bind::{Binder, schema, show, statement_frame};
 use crate::catalog::PlannerCatalog;
 use crate::error::{PlanError, PlanErrorKind};
 use crate::logical::LogicalQuery;
-use crate::physical::{Mode, Notice, Op, Operator, Plan, PlanBody, StatementClass};
+use crate::physical::{Notice, Op, Operator, Plan, PlanBody, StatementClass, StatementMode};
 use crate::point;
 use crate::schema::Listing;
 use crate::solve::{Planning, choose_operators, mark_live, plan_statement, search_distinct_ends};
@@ -109,7 +109,7 @@ fn finish(
     body: PlanBody,
     columns: Vec<Arc<str>>,
     class: StatementClass,
-    mode: Mode,
+    mode: StatementMode,
 ) -> Plan {
     let schema_version = binder.catalog.schema_version();
     let Binder { arena, notices, .. } = binder;
@@ -153,7 +153,7 @@ type Prepared = Result<(PlanBody, Vec<Arc<str>>), PlanError>;
 
 fn prepare_query<'a>(
     binder: &mut Binder<'a>,
-    query: &'a ast::Query,
+    query: &'a ast::RegularQuery,
     options: &PlanningOptions,
 ) -> Prepared {
     let (bound, _) = binder.bind_query(query, QueryContext::Statement, &mut |_, _| {

@@ -119,7 +119,7 @@ impl fmt::Debug for Options {
 
 /// A node on a shared log: a state machine at its applied position.
 #[derive(Debug)]
-pub struct Node<L, S> {
+pub struct LogNode<L, S> {
     log: L,
     machine: S,
     options: Options,
@@ -143,7 +143,7 @@ enum Attempt {
     Taken,
 }
 
-impl<L: SharedLog, S: StateMachine> Node<L, S> {
+impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
     /// A node whose `machine` contains everything before the position `next`, after a record with the hash `last`: the
     /// state of a checkpoint, or the empty one, 1 and the default hash. The record before `next` is compared with it,
     /// unless it is trimmed: then the one at `next` is, when it is applied.
@@ -257,12 +257,12 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         Ok(outcomes)
     }
 
-    /// Like [`Node::commit`], but what is committed is only visible to all nodes: it survives a loss of power when a
+    /// Like [`LogNode::commit`], but what is committed is only visible to all nodes: it survives a loss of power when a
     /// [`SharedLog::sync`] beyond its position has returned. The caller can release the node while it syncs, so that
     /// other transactions begin and commit.
     ///
     /// # Errors
-    /// See [`Node::commit`].
+    /// See [`LogNode::commit`].
     pub fn commit_unsynced(
         &mut self,
         group: &[S::Transaction<'_>],

@@ -21,8 +21,8 @@ use std::{
 };
 
 use isomer_shared_log::{
-    Append, Blobs, Created, DirectoryBlobs, DirectoryLog, DirectoryOptions, LogError, Mode,
-    Position, Replaced, SharedLog,
+    Append, Blobs, Created, DirectoryBlobs, DirectoryLog, DirectoryMode, DirectoryOptions,
+    LogError, Position, Replaced, SharedLog,
 };
 use isomer_vfs::{Call, FaultyDisk, RealDisk};
 
@@ -282,7 +282,7 @@ fn check_processes(log: &DirectoryLog, applied: Position) {
 /// Reads all records as a process that writes nothing, until the others are done; returns the position after the last.
 fn follow(log: &Path, is_done: &AtomicBool) -> Position {
     let options = DirectoryOptions {
-        mode: Mode::ReadOnly,
+        mode: DirectoryMode::ReadOnly,
         ..DirectoryOptions::default()
     };
     let log = DirectoryLog::open(log, &options).expect("it opens");

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Called with each pair of a bulk load.
-pub type Pairs<'a> = dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>> + 'a;
+pub type PairIterator<'a> = dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>> + 'a;
 
 /// One validated commit of a group, ready to be applied.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +147,7 @@ pub trait Backend: Send + Sync + 'static {
     fn ingest(
         &self,
         version: Version,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: Option<&[u8]>,
     ) -> Result<(), StorageError>;
     /// Sizes and counts; the caller fills in commits and conflicts.

@@ -8,7 +8,7 @@
 //! [`MemoryEngine`] is the simplest engine and the model of the others. [`Optimistic`] makes an engine out of a
 //! small [`Backend`]: the overlay of own writes, guards, validation and group commit are implemented once.
 //!
-//! [`Memory`] is here because all components that hold much memory need it and this is the lowest crate: one
+//! [`MemoryBudget`] is here because all components that hold much memory need it and this is the lowest crate: one
 //! budget for the process.
 
 mod backend;
@@ -32,9 +32,10 @@ mod tree;
 mod view;
 mod write_set;
 
-pub use backend::{Backend, Commit, LogPoint, Pairs};
+pub use backend::{Backend, Commit, LogPoint, PairIterator};
 pub use budget::{
-    Memory, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES, machine_bytes,
+    MemoryBudget, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES,
+    machine_bytes,
 };
 pub use contract::{
     Capabilities, Durability, EngineCommit, EngineSavepoint, EngineTransaction, Granule, GuardMode,
@@ -63,9 +64,9 @@ mod tests {
         conformance::{Make, Subject, SubjectOptions, random_history},
     };
 
-    struct Memory(Arc<MemoryEngine>);
+    struct MemoryBudget(Arc<MemoryEngine>);
 
-    impl Subject for Memory {
+    impl Subject for MemoryBudget {
         fn engine(&self) -> Arc<dyn Engine> {
             self.0.clone()
         }
@@ -74,9 +75,9 @@ mod tests {
     }
 
     fn memory(options: SubjectOptions) -> Box<dyn Subject> {
-        Box::new(Memory(Arc::new(MemoryEngine::with_max_transaction_bytes(
-            options.max_transaction_bytes,
-        ))))
+        Box::new(MemoryBudget(Arc::new(
+            MemoryEngine::with_max_transaction_bytes(options.max_transaction_bytes),
+        )))
     }
 
     crate::conformance_tests!(memory);

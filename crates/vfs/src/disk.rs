@@ -68,7 +68,7 @@ impl Call {
 
 /// The kind of object at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileType {
     /// A file.
     File,
     /// A folder.
@@ -83,7 +83,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens or creates a file. A new name is durable once the folder was synced.
     fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
     /// The kind of object at `path`; `NotFound` if there is none.
-    fn kind(&self, path: &Path) -> io::Result<Kind>;
+    fn kind(&self, path: &Path) -> io::Result<FileType>;
     /// The names in a folder, in unspecified order.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
     /// Creates a folder and its missing parents, accessible by their owner only. An existing folder is not an

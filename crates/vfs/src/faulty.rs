@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Call, Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode};
+use crate::{Call, Disk, DiskFile, FileType, Lock, LockError, LockMode, OpenMode};
 
 /// Decides whether a call fails, and how.
 pub type FaultHook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
@@ -78,7 +78,7 @@ impl Disk for FaultyDisk {
         }))
     }
 
-    fn kind(&self, path: &Path) -> io::Result<Kind> {
+    fn kind(&self, path: &Path) -> io::Result<FileType> {
         self.hooks.around(Call::List, path, || self.disk.kind(path))
     }
 

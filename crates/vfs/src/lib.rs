@@ -32,7 +32,7 @@ mod shared_page;
 mod sim;
 mod time;
 
-pub use disk::{Call, Disk, DiskFile, Kind, OpenMode, sync_above};
+pub use disk::{Call, Disk, DiskFile, FileType, OpenMode, sync_above};
 pub use faulty::{FaultHook, FaultyDisk};
 pub use lock::{Lock, LockError, LockFile, LockMode};
 pub use platform::{private_file, private_folder, remote_file_system, stored_bytes, sync_folder};

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode, lock, platform};
+use crate::{Disk, DiskFile, FileType, Lock, LockError, LockMode, OpenMode, lock, platform};
 
 /// The real disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,14 +40,14 @@ impl Disk for RealDisk {
         Ok(Self::file(options.open(path)?))
     }
 
-    fn kind(&self, path: &Path) -> io::Result<Kind> {
+    fn kind(&self, path: &Path) -> io::Result<FileType> {
         let metadata = fs::metadata(path)?;
         Ok(if metadata.is_file() {
-            Kind::File
+            FileType::File
         } else if metadata.is_dir() {
-            Kind::Folder
+            FileType::Folder
         } else {
-            Kind::Other
+            FileType::Other
         })
     }
 

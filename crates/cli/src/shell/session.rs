@@ -41,7 +41,7 @@ pub struct Shell {
     pub(super) is_single: bool,
     /// Values of `$name`.
     pub params: Map,
-    pub(super) mode: Mode,
+    pub(super) mode: StatementMode,
     pub(super) timer: bool,
     /// Changes are summed up in `changed` and not printed after each statement.
     pub sums_changes: bool,
@@ -71,7 +71,7 @@ pub enum Next {
 impl Shell {
     /// Opens a database, creating it if it is missing; in memory without a path. On a terminal, Ctrl-C only stops a
     /// statement; otherwise it also ends the process.
-    pub fn open(path: Option<&Path>, mode: Mode, interactive: bool) -> Result<Self> {
+    pub fn open(path: Option<&Path>, mode: StatementMode, interactive: bool) -> Result<Self> {
         let db = match path {
             Some(path) => open::open(path)?,
             None => open::open_in_memory()?,
@@ -246,9 +246,9 @@ impl Shell {
 
 /// Whether a statement creates or drops an index or a constraint.
 fn changes_schema(text: &str) -> bool {
-    use isomer_cypher::ast::{Mode, StatementBody};
+    use isomer_cypher::ast::{StatementBody, StatementMode};
     isomer_cypher::parse(text).is_ok_and(|statement| {
-        statement.mode != Mode::Explain
+        statement.mode != StatementMode::Explain
             && matches!(
                 statement.body,
                 StatementBody::CreateIndex(_)

@@ -1,6 +1,6 @@
 //! The syntax tree.
 //!
-//! A [`Statement`] is a [`Query`] or a schema command; a query is a list of [`SingleQuery`]s joined by
+//! A [`Statement`] is a [`RegularQuery`] or a schema command; a query is a list of [`SingleQuery`]s joined by
 //! `UNION`; a single query is a list of [`Clause`]s, which hold [`PathPattern`]s and [`Expr`]essions.
 //!
 //! The tree represents the text, with a few forms canonicalised so that passes handle fewer cases:
@@ -30,13 +30,13 @@ pub use pattern::{
 };
 pub use query::{
     CallProcedure, CallSubquery, Clause, Create, Delete, Foreach, LoadCsv, Match, Merge,
-    MergeAction, MergeEvent, Projection, ProjectionItem, Query, Remove, RemoveItem, Return, Set,
-    SetItem, SingleQuery, SortItem, SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem,
-    YieldItems,
+    MergeAction, MergeEvent, Projection, ProjectionItem, RegularQuery, Remove, RemoveItem, Return,
+    Set, SetItem, SingleQuery, SortItem, SubqueryImports, UnionKind, Unwind, With, Yield,
+    YieldItem, YieldItems,
 };
 pub use schema::{
     ConstraintRequirement, CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema,
     FieldReference, FieldStep, IndexType, KillQuery, SchemaName, SchemaPattern, Show, ShowKind,
     ShowOnly, ShownRule,
 };
-pub use statement::{Mode, Statement, StatementBody};
+pub use statement::{Statement, StatementBody, StatementMode};

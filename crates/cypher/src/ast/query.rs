@@ -5,7 +5,7 @@ use crate::{SourceText, Span};
 
 /// One or more single queries joined by `UNION`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Query {
+pub struct RegularQuery {
     /// The single queries in order; at least one.
     pub branches: Vec<SingleQuery>,
     /// How the branches are joined; meaningless for a single branch. The two kinds never mix in one query.
@@ -33,7 +33,7 @@ pub struct SingleQuery {
     pub span: Span,
 }
 
-impl Query {
+impl RegularQuery {
     /// Whether a clause of it, or of a `CALL { … }` inside, changes data. Procedures are not looked into.
     pub fn updates(&self) -> bool {
         let mut clauses = self.branches.iter().flat_map(|branch| &branch.clauses);
@@ -410,7 +410,7 @@ pub struct CallSubquery {
     /// The outer variables visible to the query.
     pub imports: SubqueryImports,
     /// The query.
-    pub query: Query,
+    pub query: RegularQuery,
     /// Source span.
     pub span: Span,
 }

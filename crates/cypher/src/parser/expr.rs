@@ -16,7 +16,8 @@ use super::value_type::value_type;
 use crate::Span;
 use crate::ast::{
     BinaryOp, CaseBranch, Clause, Expr, ExprKind, Ident, Literal, MapEntry, MapProjectionItem,
-    Match, QualifiedName, QuantifierKind, Query, SingleQuery, SubqueryKind, UnaryOp, UnionKind,
+    Match, QualifiedName, QuantifierKind, RegularQuery, SingleQuery, SubqueryKind, UnaryOp,
+    UnionKind,
 };
 use crate::error::{Detail, ParseError};
 use crate::lexer::string_value;
@@ -882,7 +883,7 @@ fn subquery(p: &mut Parser<'_>, kind: SubqueryKind) -> PResult<Expr> {
 }
 
 /// `pattern [WHERE predicate]`, the short form of a `MATCH`.
-fn subquery_pattern(p: &mut Parser<'_>) -> PResult<Query> {
+fn subquery_pattern(p: &mut Parser<'_>) -> PResult<RegularQuery> {
     let start = p.span();
     let context = Context {
         is_read_only: true,
@@ -900,7 +901,7 @@ fn subquery_pattern(p: &mut Parser<'_>) -> PResult<Query> {
         predicate,
         span,
     })];
-    Ok(Query {
+    Ok(RegularQuery {
         branches: vec![SingleQuery { clauses, span }],
         union: UnionKind::default(),
         span,

@@ -33,7 +33,7 @@ use schema::{create_schema, drop_schema, is_schema_command};
 use show::{is_terminate, kill_query, options, show, terminate};
 
 use crate::Span;
-use crate::ast::{Expr, Mode, Statement, StatementBody};
+use crate::ast::{Expr, Statement, StatementBody, StatementMode};
 use crate::error::{Detail, ParseError};
 use crate::lexer::tokenize;
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -92,11 +92,11 @@ fn statement(p: &mut Parser<'_>) -> PResult<Statement> {
     let start = p.span();
     options(p)?;
     let mode = match p.peek() {
-        TokenKind::Keyword(Keyword::Explain) => Mode::Explain,
-        TokenKind::Keyword(Keyword::Profile) => Mode::Profile,
-        _ => Mode::Run,
+        TokenKind::Keyword(Keyword::Explain) => StatementMode::Explain,
+        TokenKind::Keyword(Keyword::Profile) => StatementMode::Profile,
+        _ => StatementMode::Run,
     };
-    if mode != Mode::Run {
+    if mode != StatementMode::Run {
         p.advance();
         options(p)?;
     }

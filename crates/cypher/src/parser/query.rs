@@ -13,14 +13,14 @@ use super::pattern::{PatternUse, path_pattern, pattern};
 use crate::ast::{
     CallProcedure, CallSubquery, Clause, Create, Delete, Expr, ExprKind, Foreach, Ident, LabelExpr,
     Literal, LoadCsv, Match, Merge, MergeAction, MergeEvent, Projection, ProjectionItem,
-    QualifiedName, Query, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
+    QualifiedName, RegularQuery, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
     SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
 use crate::{SourceText, Span};
 
-pub(super) fn query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
+pub(super) fn query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<RegularQuery> {
     let is_read_only = p.context.is_read_only || matches!(position, QueryPosition::Expression(_));
     let context = Context {
         is_read_only,
@@ -29,7 +29,7 @@ pub(super) fn query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Quer
     p.nested(|p| p.within(context, |p| union(p, position)))
 }
 
-fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
+fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<RegularQuery> {
     let start = p.span();
     let mut branches = vec![single_query(p, position)?];
     let mut union = None;
@@ -52,7 +52,7 @@ fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
         union = Some(kind);
         branches.push(single_query(p, position)?);
     }
-    Ok(Query {
+    Ok(RegularQuery {
         branches,
         union: union.unwrap_or_default(),
         span: p.since(start),

@@ -1,12 +1,12 @@
 use super::*;
 use crate::ast::*;
 
-fn query(text: &str) -> Query {
+fn query(text: &str) -> RegularQuery {
     match parse(text)
         .unwrap_or_else(|error| panic!("{}", error.render(text)))
         .body
     {
-        StatementBody::Query(query) => query,
+        StatementBody::RegularQuery(query) => query,
         other => panic!("no query: {other:?}"),
     }
 }

@@ -9,12 +9,14 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     DataStore,
-    statistics::{CachedSample, FEWEST, LabelStatistics, MOST_KEPT, TypeStatistics},
+    statistics::{
+        CachedSample, LabelStatistics, MAX_STATISTICS, MIN_SAMPLED_RECORDS, TypeStatistics,
+    },
 };
 
 /// Whether a number is near enough to its earlier value.
 pub(crate) fn near(then: u64, now: u64) -> bool {
-    then.abs_diff(now) <= then / 5 + FEWEST / 2
+    then.abs_diff(now) <= then / 5 + MIN_SAMPLED_RECORDS / 2
 }
 
 /// The statistics of an open store: samples of labels and types, taken again where they are outdated.
@@ -34,7 +36,7 @@ impl StoreStatistics<'_> {
     /// The distribution of the nodes of a label: cached, or sampled now. Nothing where there are too few to matter.
     pub fn of_label(self, label: LabelId) -> Result<Option<Arc<LabelStatistics>>, DataError> {
         let nodes = self.store.counts().now(Counted::Label(label))?;
-        if nodes < FEWEST {
+        if nodes < MIN_SAMPLED_RECORDS {
             return Ok(None);
         }
         if let Some(known) = self.known_label(label, nodes) {
@@ -79,7 +81,7 @@ impl StoreStatistics<'_> {
     /// to matter.
     pub fn of_type(self, type_id: TypeId) -> Result<Option<Arc<TypeStatistics>>, DataError> {
         let relationships = self.store.counts().now(Counted::Type(type_id))?;
-        if relationships < FEWEST {
+        if relationships < MIN_SAMPLED_RECORDS {
             return Ok(None);
         }
         if let Some(known) = self.known_type(type_id, relationships) {
@@ -161,7 +163,7 @@ impl StoreStatistics<'_> {
 
 /// Clears the cache where it is too large: what is used is sampled again.
 pub(crate) fn make_room<K, T>(known: &mut FxHashMap<K, CachedSample<T>>) {
-    if known.len() >= MOST_KEPT {
+    if known.len() >= MAX_STATISTICS {
         known.clear();
     }
 }

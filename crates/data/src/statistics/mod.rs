@@ -34,9 +34,9 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 /// Below this number of records nothing is sampled: every plan is good enough.
-pub(crate) const FEWEST: u64 = 64;
+pub(crate) const MIN_SAMPLED_RECORDS: u64 = 64;
 /// Most labels and types whose statistics are kept.
-pub(crate) const MOST_KEPT: usize = 4_096;
+pub(crate) const MAX_STATISTICS: usize = 4_096;
 
 /// The distribution of the nodes of a label.
 #[derive(Clone, Debug, PartialEq)]

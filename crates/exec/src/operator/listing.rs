@@ -10,7 +10,7 @@ use isomer_data::{
 };
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
-    expr::Kind,
+    expr::StaticType,
     function::{Aggregation, Function as Builtin},
     physical::Op,
     schema::Listing,
@@ -459,7 +459,7 @@ struct ShownFunction<'a> {
     name: &'a str,
     category: &'static str,
     signature: String,
-    kind: &'a Kind,
+    kind: &'a StaticType,
     description: Value,
     is_built_in: bool,
     arguments: Value,
@@ -538,9 +538,9 @@ fn functions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
     built_in.chain(aggregations).chain(registered).collect()
 }
 
-fn kind_name(kind: &Kind) -> String {
+fn kind_name(kind: &StaticType) -> String {
     match kind {
-        Kind::List(of) => format!("LIST<{}>", kind_name(of)),
+        StaticType::List(of) => format!("LIST<{}>", kind_name(of)),
         other => format!("{other:?}").to_uppercase(),
     }
 }

@@ -2,7 +2,7 @@
 
 use isomer_data::{GraphRead, RelRow};
 use isomer_plan::{
-    expr::{Expr, LabelRef, SlotId},
+    expr::{BoundExpr, LabelRef, SlotId},
     physical::{self, Direction, Op, SeekKeys},
 };
 use isomer_value::{GroupKey, LabelId, NodeId, RelId, TypeId, Value};
@@ -511,7 +511,7 @@ impl Operate for RelationshipLookup {
 }
 
 /// The value of a limit, which reads no slots: a non-negative integer.
-pub(super) fn row_count(expr: &Expr, clause: &str, cx: &mut Cx<'_>) -> Result<u64> {
+pub(super) fn row_count(expr: &BoundExpr, clause: &str, cx: &mut Cx<'_>) -> Result<u64> {
     let empty = Chunk::new(1, 0);
     match value(
         expr,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_data::{ConvergentOwner, RelRow};
 use isomer_plan::{
-    expr::{Expr, PropRef, SlotId},
+    expr::{BoundExpr, PropRef, SlotId},
     physical::{
         CreateItem, CreateNode, CreatePattern, CreateRelationship, EntityChange, Op, Properties,
     },
@@ -104,7 +104,8 @@ fn created(item: &CreateItem) -> SlotId {
 fn reads_created(pattern: &CreatePattern) -> bool {
     let created: Vec<SlotId> = pattern.items.iter().map(created).collect();
     let mut reads = false;
-    let mut look = |expr: &Expr| expr.for_each_slot(&mut |slot| reads |= created.contains(&slot));
+    let mut look =
+        |expr: &BoundExpr| expr.for_each_slot(&mut |slot| reads |= created.contains(&slot));
     for item in &pattern.items {
         let properties = match item {
             CreateItem::Node(node) => &node.properties,
@@ -499,7 +500,7 @@ enum Entity {
 
 impl Entity {
     /// The entity; none if it is null: then the change is skipped.
-    fn of(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Self>> {
+    fn of(expr: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Self>> {
         match value(expr, row, cx)? {
             Value::Null => Ok(None),
             Value::Node(node) => {
@@ -675,7 +676,7 @@ fn apply_item(item: &EntityChange, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> 
     }
 }
 
-fn labelled(entity: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {
+fn labelled(entity: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {
     match Entity::of(entity, row, cx)? {
         None => Ok(None),
         Some(Entity::Node(id)) => Ok(Some(id)),
@@ -687,8 +688,8 @@ fn labelled(entity: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<NodeI
 
 /// `SET e = map` and `SET e += map`.
 fn change_all(
-    entity: &Expr,
-    expr: &Expr,
+    entity: &BoundExpr,
+    expr: &BoundExpr,
     row: Row<'_>,
     replace: bool,
     cx: &mut Cx<'_>,

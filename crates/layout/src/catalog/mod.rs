@@ -17,7 +17,7 @@ use isomer_value::{IndexId, LabelId, PropId, TypeId};
 
 use crate::{
     catalog::{
-        names::{NameKind, Names},
+        names::{NameKind, NameTables},
         schema::{Constraint, IndexDef, IndexState, Schema},
     },
     keyspace::{TAG_BUCKET_ENTRY, TAG_NODE, TAG_REL, take_id},
@@ -28,7 +28,7 @@ use crate::{
 pub struct Catalog {
     /// The interned names, shared by all versions.
     #[doc(hidden)]
-    pub names: Arc<Names>,
+    pub names: Arc<NameTables>,
     /// The indexes and constraints of the version.
     #[doc(hidden)]
     pub schema: Arc<Schema>,

@@ -14,7 +14,7 @@ use isomer_value::{IndexId, LabelId, Value, key};
 use crate::{
     DataError,
     catalog::{
-        names::{NameKind, Names},
+        names::{NameKind, NameTables},
         schema::{
             Check, Constraint, ConstraintKind, FieldCheck, FieldPath, IndexDef, IndexField,
             IndexState, Schema, ValueType,
@@ -25,7 +25,7 @@ use crate::{
     pairs::each_pair,
 };
 
-impl Names {
+impl NameTables {
     /// Loads all names.
     pub fn load(read: &dyn Read) -> Result<Self, DataError> {
         let names = Self::default();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, conformance::Random};
-use isomer_vfs::{Disk, Kind, Loss, OpenMode, SimDisk};
+use isomer_vfs::{Disk, FileType, Loss, OpenMode, SimDisk};
 
 use crate::{
     inspect::check_stream_of,
@@ -100,7 +100,7 @@ pub fn files(disk: &SimDisk, folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for name in disk.list(folder).expect("listed") {
         let path = folder.join(name);
-        if disk.kind(&path).expect("there") == Kind::Folder {
+        if disk.kind(&path).expect("there") == FileType::Folder {
             found.extend(files(disk, &path));
             continue;
         }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use isomer_lsm::{LsmEngine, LsmOptions, backup::Point};
+use isomer_lsm::{LsmEngine, LsmOptions, backup::RestoreTarget};
 use isomer_storage::{Engine, StorageError, Version};
 use isomer_vfs::{Disk, keys::MasterKey};
 
@@ -77,7 +77,7 @@ pub fn restore(
     folder: &Path,
 ) -> Result<(), StorageError> {
     let options = options(disk.clone(), true)?;
-    let (point, key) = (Point::Version(version), options.key.clone());
+    let (point, key) = (RestoreTarget::Version(version), options.key.clone());
     LsmEngine::restore(
         &*disk,
         source,

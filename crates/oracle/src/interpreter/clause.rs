@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isomer_cypher::ast::{
-    CallSubquery, Clause, Expr, Match, PathPattern, Query, SubqueryImports, Unwind, With,
+    CallSubquery, Clause, Expr, Match, PathPattern, RegularQuery, SubqueryImports, Unwind, With,
 };
 
 use super::pattern::{matches, variables_of};
@@ -154,7 +154,7 @@ impl Interpreter<'_> {
     }
 
     fn call(&self, clause: &CallSubquery, rows: Vec<Row>) -> Result<Vec<Row>> {
-        let returns = |query: &Query| {
+        let returns = |query: &RegularQuery| {
             query
                 .branches
                 .iter()
@@ -178,7 +178,7 @@ impl Interpreter<'_> {
 
     /// The subquery's result for one outer row.
     fn call_for(&self, clause: &CallSubquery, row: &Row) -> Result<Answer> {
-        let starts_with_with = |query: &Query| {
+        let starts_with_with = |query: &RegularQuery| {
             query
                 .branches
                 .iter()

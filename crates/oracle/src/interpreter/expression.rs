@@ -533,7 +533,7 @@ impl Interpreter<'_> {
     fn subquery(
         &self,
         kind: SubqueryKind,
-        query: &isomer_cypher::ast::Query,
+        query: &isomer_cypher::ast::RegularQuery,
         row: &Row,
     ) -> Result<Datum> {
         let mut count = 0;

@@ -10,7 +10,7 @@ use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::catalog::{ProcedureField, ProcedureSignature};
 use crate::error::{PlanError, PlanErrorKind};
-use crate::expr::{Expr, Kind};
+use crate::expr::{BoundExpr, StaticType};
 use crate::logical::{LogicalStep, conjuncts};
 
 impl<'a> Binder<'a> {
@@ -83,7 +83,7 @@ impl<'a> Binder<'a> {
             None => procedure
                 .parameters
                 .iter()
-                .map(|one| Expr::Param(self.arena.parameter(&one.name)))
+                .map(|one| BoundExpr::Param(self.arena.parameter(&one.name)))
                 .collect(),
         };
         let mut yields = Vec::new();
@@ -160,7 +160,7 @@ fn bind_arguments<'a>(
     procedure: &ProcedureSignature,
     arguments: &'a [ast::Expr],
     span: Span,
-) -> Result<Vec<Expr>> {
+) -> Result<Vec<BoundExpr>> {
     let fewest = procedure
         .parameters
         .iter()
@@ -191,23 +191,26 @@ fn bind_arguments<'a>(
         bound.push(typed.expr);
     }
     let left_out = procedure.parameters.iter().skip(arguments.len());
-    bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
+    bound.extend(left_out.map(|one| BoundExpr::Const(one.default.clone().unwrap_or_default())));
     Ok(bound)
 }
 
 /// Whether a parameter may take a value of this kind.
-fn accepts(parameter: &ProcedureField, kind: &Kind) -> bool {
+fn accepts(parameter: &ProcedureField, kind: &StaticType) -> bool {
     match (&parameter.kind, kind) {
-        (_, Kind::Any) | (Kind::Any, _) => true,
-        (Kind::List(_), Kind::List(_)) => true,
-        (Kind::Float | Kind::Number, Kind::Integer | Kind::Float | Kind::Number) => true,
-        (Kind::Integer, Kind::Number) => true,
-        (Kind::Map, Kind::Node | Kind::Relationship) => true,
+        (_, StaticType::Any) | (StaticType::Any, _) => true,
+        (StaticType::List(_), StaticType::List(_)) => true,
+        (
+            StaticType::Float | StaticType::Number,
+            StaticType::Integer | StaticType::Float | StaticType::Number,
+        ) => true,
+        (StaticType::Integer, StaticType::Number) => true,
+        (StaticType::Map, StaticType::Node | StaticType::Relationship) => true,
         (expected, found) => expected == found,
     }
 }
 
-fn find_result(procedure: &ProcedureSignature, column: &ast::Ident) -> Result<(usize, Kind)> {
+fn find_result(procedure: &ProcedureSignature, column: &ast::Ident) -> Result<(usize, StaticType)> {
     procedure
         .results
         .iter()

@@ -8,7 +8,7 @@ use super::projection::ProjectionClause;
 use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind};
+use crate::expr::{BoundExpr, StaticType};
 use crate::logical::{LogicalStep, MergeStep};
 use crate::physical::CreateItem;
 use crate::solve::sees_creation;
@@ -79,8 +79,8 @@ fn bind_unwind<'a>(
 ) -> Result<()> {
     let list = binder.bind_expr(&clause.list)?;
     let element = match &list.kind {
-        Kind::List(element) => (**element).clone(),
-        Kind::Any => Kind::Any,
+        StaticType::List(element) => (**element).clone(),
+        StaticType::Any => StaticType::Any,
         other => other.clone(),
     };
     let element = binder.declare_new(&clause.variable, element)?;
@@ -176,8 +176,8 @@ fn bind_foreach<'a>(
 ) -> Result<()> {
     let list = binder.bind_expr(&clause.list)?;
     let kind = match &list.kind {
-        Kind::List(element) => (**element).clone(),
-        Kind::Any => Kind::Any,
+        StaticType::List(element) => (**element).clone(),
+        StaticType::Any => StaticType::Any,
         other => return Err(wrong_kind("FOREACH", "a list", other, clause.list.span)),
     };
     let outside = binder.frame().scope.clone();
@@ -208,15 +208,15 @@ fn bind_load_csv<'a>(
     clause: &'a ast::LoadCsv,
     steps: &mut Vec<LogicalStep>,
 ) -> Result<()> {
-    let url: Expr = binder.bind_expr(&clause.source)?.expr;
+    let url: BoundExpr = binder.bind_expr(&clause.source)?.expr;
     let field_terminator = match &clause.field_terminator {
         Some(terminator) => Some(binder.bind_expr(terminator)?.expr),
         None => None,
     };
     let kind = if clause.with_headers {
-        Kind::Map
+        StaticType::Map
     } else {
-        Kind::List(Box::new(Kind::String))
+        StaticType::List(Box::new(StaticType::String))
     };
     let row = binder.declare_new(&clause.variable, kind)?;
     steps.push(LogicalStep::LoadCsv {

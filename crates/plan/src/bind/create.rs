@@ -5,7 +5,7 @@ use isomer_cypher::ast::{self, ExprKind, PatternLink};
 use super::pattern::{BoundPattern, parameter_map};
 use super::{Binder, Result, already_bound};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, LabelRef, PathSegment, SlotId};
+use crate::expr::{BoundExpr, LabelRef, PathSegment, SlotId, StaticType};
 use crate::logical::{Length, PatternRelationship, QueryGraph};
 use crate::physical::{
     CreateItem, CreateNode, CreatePattern, CreateRelationship, Direction, Properties,
@@ -33,7 +33,7 @@ pub(super) struct MadePattern {
     /// Relationships that `MERGE` matches in either direction.
     undirected: Vec<SlotId>,
     /// Variables of unknown kind that are used as nodes.
-    pub casts: Vec<(SlotId, Expr)>,
+    pub casts: Vec<(SlotId, BoundExpr)>,
 }
 
 impl<'a> Binder<'a> {
@@ -62,10 +62,10 @@ impl<'a> Binder<'a> {
             match item {
                 CreateItem::Node(node) => {
                     graph.nodes.push(node.node);
-                    let entity = Expr::Slot(node.node);
+                    let entity = BoundExpr::Slot(node.node);
                     graph
                         .predicates
-                        .extend(node.labels.iter().map(|label| Expr::HasLabels {
+                        .extend(node.labels.iter().map(|label| BoundExpr::HasLabels {
                             entity: Box::new(entity.clone()),
                             labels: vec![*label],
                         }));
@@ -89,7 +89,11 @@ impl<'a> Binder<'a> {
                         clause: self.clause_count,
                         step_predicate: None,
                     });
-                    require(&mut graph, Expr::Slot(slot), &made_relationship.properties);
+                    require(
+                        &mut graph,
+                        BoundExpr::Slot(slot),
+                        &made_relationship.properties,
+                    );
                 }
             }
         }
@@ -145,10 +149,10 @@ fn bind_made_path<'a>(
         from = to;
     }
     if let Some(variable) = &path.variable {
-        let slot = binder.declare_new(variable, Kind::Path)?;
+        let slot = binder.declare_new(variable, StaticType::Path)?;
         made.create
             .paths
-            .push((slot, Expr::BuildPath { start, steps }));
+            .push((slot, BoundExpr::BuildPath { start, steps }));
     }
     Ok(())
 }
@@ -172,7 +176,7 @@ fn bind_made_node<'a>(
             graph: QueryGraph::default(),
             casts: Vec::new(),
         };
-        let bound = binder.bound_entity(variable, Kind::Node, &mut casts)?;
+        let bound = binder.bound_entity(variable, StaticType::Node, &mut casts)?;
         made.casts.append(&mut casts.casts);
         if let Some(slot) = bound {
             if alone || node.labels.is_some() || node.properties.is_some() {
@@ -188,8 +192,8 @@ fn bind_made_node<'a>(
     };
     let properties = bind_made_properties(binder, node.properties.as_ref(), making)?;
     let slot = match &node.variable {
-        Some(variable) => binder.declare_new(variable, Kind::Node)?,
-        None => binder.arena.slot("", Kind::Node),
+        Some(variable) => binder.declare_new(variable, StaticType::Node)?,
+        None => binder.arena.slot("", StaticType::Node),
     };
     made.create.items.push(CreateItem::Node(CreateNode {
         node: slot,
@@ -292,8 +296,8 @@ fn bind_made_relationship<'a>(
     }
     let properties = bind_made_properties(binder, relationship.properties.as_ref(), making)?;
     let slot = match &relationship.variable {
-        Some(variable) => binder.declare_new(variable, Kind::Relationship)?,
-        None => binder.arena.slot("", Kind::Relationship),
+        Some(variable) => binder.declare_new(variable, StaticType::Relationship)?,
+        None => binder.arena.slot("", StaticType::Relationship),
     };
     let (source, target) = if direction == Direction::Incoming {
         (to, from)
@@ -315,11 +319,11 @@ fn bind_made_relationship<'a>(
     Ok(slot)
 }
 
-fn require(graph: &mut QueryGraph, entity: Expr, properties: &Properties) {
+fn require(graph: &mut QueryGraph, entity: BoundExpr, properties: &Properties) {
     if let Properties::Entries(entries) = properties {
-        let equalities = entries
-            .iter()
-            .map(|(name, value)| Expr::equal(Expr::property(entity.clone(), *name), value.clone()));
+        let equalities = entries.iter().map(|(name, value)| {
+            BoundExpr::equal(BoundExpr::property(entity.clone(), *name), value.clone())
+        });
         graph.predicates.extend(equalities);
     }
 }

@@ -10,7 +10,7 @@ use super::query::Column;
 use super::scope::Variable;
 use super::{Binder, Result};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, SlotId};
+use crate::expr::{BoundExpr, SlotId, StaticType};
 use crate::logical::{LogicalStep, conjuncts};
 use crate::schema::Listing;
 
@@ -23,7 +23,7 @@ pub(crate) fn show_objects<'a>(
     let fields = kind.fields();
     let slots: Vec<SlotId> = fields
         .iter()
-        .map(|field| binder.arena.slot(*field, Kind::Any))
+        .map(|field| binder.arena.slot(*field, StaticType::Any))
         .collect();
     let columns = yielded(show, kind, &slots)?;
     // A condition without `YIELD` may use every column.
@@ -34,7 +34,7 @@ pub(crate) fn show_objects<'a>(
     for column in in_scope {
         let variable = Variable {
             slot: column.slot,
-            kind: Kind::Any,
+            kind: StaticType::Any,
         };
         binder.frame().scope.set(column.name, variable);
     }
@@ -62,7 +62,7 @@ fn all_columns(kind: Listing, slots: &[SlotId]) -> Vec<Column> {
         .map(|(name, slot)| Column {
             name: Arc::from(*name),
             slot: *slot,
-            kind: Kind::Any,
+            kind: StaticType::Any,
         })
         .collect()
 }
@@ -128,7 +128,7 @@ fn restrictions<'a>(
     show: &'a ast::Show,
     kind: Listing,
     slots: &[SlotId],
-) -> Result<Vec<Expr>> {
+) -> Result<Vec<BoundExpr>> {
     let slot = |field: &str| {
         let mut fields = kind.fields().iter();
         fields
@@ -136,14 +136,14 @@ fn restrictions<'a>(
             .map(|at| slots[at])
             .ok_or_else(|| PlanError::syntax("UndefinedVariable", field.to_owned(), show.span))
     };
-    let any_of = |slot: SlotId, values: Vec<Expr>| Expr::In {
-        item: Box::new(Expr::Slot(slot)),
-        list: Box::new(Expr::List(values)),
+    let any_of = |slot: SlotId, values: Vec<BoundExpr>| BoundExpr::In {
+        item: Box::new(BoundExpr::Slot(slot)),
+        list: Box::new(BoundExpr::List(values)),
     };
     let mut found = Vec::new();
     if let Some(only) = show.only {
         let (field, values) = restriction(only);
-        let values = values.into_iter().map(Expr::Const).collect();
+        let values = values.into_iter().map(BoundExpr::Const).collect();
         found.push(any_of(slot(field)?, values));
     }
     if !show.names.is_empty() {

@@ -13,7 +13,7 @@ use super::query::{BoundQuery, QueryContext};
 use super::scope::{Frame, Variable, Visibility};
 use super::{Binder, Result, Typed, already_bound};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryResult};
+use crate::expr::{BoundExpr, SlotId, StaticType, Subquery, SubqueryResult};
 use crate::logical::{LogicalQuery, LogicalStep};
 use crate::solve::plan_subquery;
 
@@ -58,7 +58,7 @@ impl<'a> Binder<'a> {
             single(steps, vec![slot]),
             arguments,
         )?;
-        Ok(Typed::new(expr, Kind::List(Box::new(value.kind))))
+        Ok(Typed::new(expr, StaticType::List(Box::new(value.kind))))
     }
 
     /// `shortestPath(…)` as a value: the path, or null; of `allShortestPaths` the list of them.
@@ -74,7 +74,7 @@ impl<'a> Binder<'a> {
         let (mut pattern, arguments) = in_open_frame(self, |binder| {
             binder.bind_pattern(std::iter::once(path), None, NewNames::Refused)
         })?;
-        let slot = self.arena.slot("", Kind::Path);
+        let slot = self.arena.slot("", StaticType::Path);
         let Some(crate::logical::Length::Shortest { path, .. }) = pattern
             .graph
             .relationships
@@ -91,20 +91,23 @@ impl<'a> Binder<'a> {
         let logical = single(pattern_steps(pattern), vec![slot]);
         let list = subquery(self, SubqueryResult::Collect(slot), logical, arguments)?;
         if all {
-            return Ok(Typed::new(list, Kind::List(Box::new(Kind::Path))));
+            return Ok(Typed::new(
+                list,
+                StaticType::List(Box::new(StaticType::Path)),
+            ));
         }
-        let head = Expr::Call {
+        let head = BoundExpr::Call {
             function: crate::function::Function::Head,
             arguments: vec![list],
         };
-        Ok(Typed::new(head, Kind::Path))
+        Ok(Typed::new(head, StaticType::Path))
     }
 
     /// `EXISTS { … }`, `COUNT { … }`, `COLLECT { … }`
     pub(super) fn bind_subquery(
         &mut self,
         kind: ast::SubqueryKind,
-        query: &'a ast::Query,
+        query: &'a ast::RegularQuery,
         span: Span,
     ) -> Result<Typed> {
         let standing = match kind {
@@ -130,7 +133,7 @@ impl<'a> Binder<'a> {
             )?)),
             ast::SubqueryKind::Count => Ok(Typed::new(
                 subquery(self, SubqueryResult::Count, logical, arguments)?,
-                Kind::Integer,
+                StaticType::Integer,
             )),
             ast::SubqueryKind::Collect => {
                 let columns = columns.unwrap_or_default();
@@ -151,7 +154,7 @@ impl<'a> Binder<'a> {
                     logical,
                     arguments,
                 )?;
-                Ok(Typed::new(expr, Kind::List(Box::new(element))))
+                Ok(Typed::new(expr, StaticType::List(Box::new(element))))
             }
         }
     }
@@ -231,7 +234,7 @@ impl<'a> Binder<'a> {
 fn in_open_frame<'a, T>(
     binder: &mut Binder<'a>,
     body: impl FnOnce(&mut Binder<'a>) -> Result<T>,
-) -> Result<(T, Vec<(SlotId, Expr)>)> {
+) -> Result<(T, Vec<(SlotId, BoundExpr)>)> {
     let aggregating = std::mem::replace(
         &mut binder.aggregating,
         Aggregating::Forbidden("in a subquery"),
@@ -247,8 +250,8 @@ fn subquery(
     binder: &mut Binder<'_>,
     kind: SubqueryResult,
     logical: LogicalQuery,
-    arguments: Vec<(SlotId, Expr)>,
-) -> Result<Expr> {
+    arguments: Vec<(SlotId, BoundExpr)>,
+) -> Result<BoundExpr> {
     let wanted = match kind {
         SubqueryResult::Collect(slot) => vec![slot],
         _ => Vec::new(),
@@ -262,7 +265,7 @@ fn subquery(
         kind == SubqueryResult::Exists,
     )?;
     binder.arena.subplans.push((root, wanted));
-    Ok(Expr::Subquery(Box::new(Subquery {
+    Ok(BoundExpr::Subquery(Box::new(Subquery {
         kind,
         root,
         arguments,

@@ -2,7 +2,7 @@
 
 use super::expression::ExprPrinter;
 use super::{pattern, write};
-use crate::expr::{AggregateCall, Expr, LabelRef, SlotId};
+use crate::expr::{AggregateCall, BoundExpr, LabelRef, SlotId};
 use crate::physical::{
     Aggregate, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread, IndexRange,
     NodeIndexSeek, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
@@ -179,7 +179,7 @@ fn index_seek(p: &ExprPrinter<'_>, seek: &NodeIndexSeek) -> String {
     text
 }
 
-fn join_keys(p: &ExprPrinter<'_>, input_keys: &[Expr], right_keys: &[Expr]) -> String {
+fn join_keys(p: &ExprPrinter<'_>, input_keys: &[BoundExpr], right_keys: &[BoundExpr]) -> String {
     let pairs = input_keys.iter().zip(right_keys);
     let keys: Vec<String> = pairs
         .map(|(a, b)| format!("{} = {}", p.expr(a), p.expr(b)))
@@ -233,7 +233,7 @@ fn in_thread(p: &ExprPrinter<'_>, in_thread: &InThread) -> String {
     }
 }
 
-fn top(p: &ExprPrinter<'_>, keys: &[SortKey], limit: &Expr) -> String {
+fn top(p: &ExprPrinter<'_>, keys: &[SortKey], limit: &BoundExpr) -> String {
     format!("{} by {}", p.expr(limit), sort_keys(p, keys))
 }
 
@@ -313,8 +313,8 @@ fn named(p: &ExprPrinter<'_>, slot: SlotId, text: &str) -> String {
     }
 }
 
-fn assignments(p: &ExprPrinter<'_>, columns: &[(SlotId, Expr)]) -> String {
-    let one = |(slot, expr): &(SlotId, Expr)| named(p, *slot, &p.expr(expr));
+fn assignments(p: &ExprPrinter<'_>, columns: &[(SlotId, BoundExpr)]) -> String {
+    let one = |(slot, expr): &(SlotId, BoundExpr)| named(p, *slot, &p.expr(expr));
     columns.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 

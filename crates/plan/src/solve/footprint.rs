@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::arena::Arena;
 use crate::catalog::ProcedureMode;
-use crate::expr::{Expr, Kind, LabelRef, MapItem, PropRef, TypeRef};
+use crate::expr::{BoundExpr, LabelRef, MapItem, PropRef, StaticType, TypeRef};
 use crate::function::{Function, Purity};
 use crate::logical::{LogicalQuery, LogicalStep, QueryGraph, labels_of};
 use crate::physical::{CreateItem, CreatePattern, EntityChange, Properties};
@@ -120,28 +120,28 @@ impl Footprint {
         }
     }
 
-    fn read_expr(&mut self, expr: &Expr, arena: &Arena) {
+    fn read_expr(&mut self, expr: &BoundExpr, arena: &Arena) {
         match expr {
-            Expr::Property { base, name, .. } if reads_entity(base, arena) => {
+            BoundExpr::Property { base, name, .. } if reads_entity(base, arena) => {
                 self.properties.some.insert(*name);
                 self.entities = true;
             }
-            Expr::Index { base, .. } if reads_entity(base, arena) => {
+            BoundExpr::Index { base, .. } if reads_entity(base, arena) => {
                 self.properties.all = true;
                 self.entities = true;
             }
-            Expr::MapProjection { items, .. } => {
+            BoundExpr::MapProjection { items, .. } => {
                 self.entities = true;
                 self.properties.all |= items.iter().any(|item| matches!(item, MapItem::All));
             }
-            Expr::HasLabels { labels, .. } => {
+            BoundExpr::HasLabels { labels, .. } => {
                 self.labels.all |= labels.is_empty();
                 self.labels.some.extend(labels);
                 self.entities = true;
             }
             // A sub-plan may read anything; a finer answer would save a barrier, a wrong one would change results.
-            Expr::Subquery(_) => self.everything = true,
-            Expr::Call { function, .. } => match function {
+            BoundExpr::Subquery(_) => self.everything = true,
+            BoundExpr::Call { function, .. } => match function {
                 Function::Labels => {
                     self.labels.all = true;
                     self.entities = true;
@@ -156,7 +156,7 @@ impl Footprint {
                     self.everything |= other.purity() == Purity::Reads && *other != Function::Exists
                 }
             },
-            Expr::CallRegistered { .. } => self.everything = true,
+            BoundExpr::CallRegistered { .. } => self.everything = true,
             _ => {}
         }
         expr.for_each_child(&mut |child| self.read_expr(child, arena));
@@ -199,14 +199,14 @@ impl Footprint {
 }
 
 /// Whether the base of a property access may be an entity rather than a plain map.
-fn reads_entity(base: &Expr, arena: &Arena) -> bool {
+fn reads_entity(base: &BoundExpr, arena: &Arena) -> bool {
     match base {
-        Expr::Slot(slot) => matches!(
+        BoundExpr::Slot(slot) => matches!(
             arena.kind(*slot),
-            Kind::Node | Kind::Relationship | Kind::Any
+            StaticType::Node | StaticType::Relationship | StaticType::Any
         ),
-        Expr::Map(_) | Expr::Const(_) | Expr::Param(_) => false,
-        Expr::Property { .. } => false,
+        BoundExpr::Map(_) | BoundExpr::Const(_) | BoundExpr::Param(_) => false,
+        BoundExpr::Property { .. } => false,
         _ => true,
     }
 }
@@ -329,7 +329,7 @@ fn read_item(item: &EntityChange, arena: &Arena, reads: &mut Footprint) {
         EntityChange::Replace { value, .. } | EntityChange::Merge { value, .. } => {
             reads.read_expr(value, arena);
             // Copies all properties of another entity.
-            reads.properties.all |= !matches!(value, Expr::Map(_) | Expr::Param(_));
+            reads.properties.all |= !matches!(value, BoundExpr::Map(_) | BoundExpr::Param(_));
         }
         EntityChange::AddLabels { .. }
         | EntityChange::RemoveLabels { .. }

@@ -8,7 +8,7 @@
 use isomer_value::IndexId;
 
 use crate::arena::Arena;
-use crate::expr::{AggregateCall, Comparison, Expr, LabelRef, PropRef, SlotId};
+use crate::expr::{AggregateCall, BoundExpr, Comparison, LabelRef, PropRef, SlotId};
 use crate::function::Aggregation;
 use crate::physical::{IndexRange, NodeIndexSeek, Op, OpId, SortKey, constant_count};
 
@@ -37,7 +37,7 @@ impl Planner<'_> {
         &mut self,
         flow: &mut Flow,
         keys: &[SortKey],
-        limit: Option<&Expr>,
+        limit: Option<&BoundExpr>,
     ) -> bool {
         let Some(descending) = keys.first().map(|key| key.descending) else {
             return false;
@@ -46,7 +46,7 @@ impl Planner<'_> {
         if keys.iter().any(|key| key.descending != descending) {
             return false;
         }
-        let exprs: Vec<&Expr> = keys.iter().map(|key| &key.expr).collect();
+        let exprs: Vec<&BoundExpr> = keys.iter().map(|key| &key.expr).collect();
         let Some(chain) = chain(self.arena, flow.op, &exprs) else {
             return false;
         };
@@ -124,7 +124,7 @@ impl Planner<'_> {
             flow,
             |input| Op::Limit {
                 input,
-                count: Expr::Const(isomer_value::Value::Int(1)),
+                count: BoundExpr::Const(isomer_value::Value::Int(1)),
             },
             1.0,
         );
@@ -258,11 +258,11 @@ fn nulls_after_index(
         },
         count,
     );
-    let value = Expr::path(Expr::Slot(node), &chain.path[0]);
+    let value = BoundExpr::path(BoundExpr::Slot(node), &chain.path[0]);
     let mut top = planner.arena.push(
         Op::Filter {
             input: scan,
-            predicates: vec![Expr::IsNull(Box::new(value))],
+            predicates: vec![BoundExpr::IsNull(Box::new(value))],
         },
         (rows - wanted).clamp(0.0, count * 0.1),
     );
@@ -277,8 +277,8 @@ fn nulls_after_index(
 }
 
 /// The chain below `top`, if its rows come from one scan of a node whose properties are the keys.
-fn chain(arena: &Arena, top: OpId, keys: &[&Expr]) -> Option<Chain> {
-    let mut keys: Vec<Expr> = keys.iter().map(|key| (*key).clone()).collect();
+fn chain(arena: &Arena, top: OpId, keys: &[&BoundExpr]) -> Option<Chain> {
+    let mut keys: Vec<BoundExpr> = keys.iter().map(|key| (*key).clone()).collect();
     let mut above = Vec::new();
     let mut at = top;
     loop {
@@ -289,7 +289,7 @@ fn chain(arena: &Arena, top: OpId, keys: &[&Expr]) -> Option<Chain> {
             Op::ExpandInto(expand) => expand.input,
             Op::Project { input, columns } => {
                 for key in &mut keys {
-                    if let Expr::Slot(slot) = key
+                    if let BoundExpr::Slot(slot) = key
                         && let Some((_, column)) = columns.iter().find(|(own, _)| own == slot)
                     {
                         *key = column.clone();
@@ -315,7 +315,7 @@ fn of_scan(
     scan: OpId,
     input: OpId,
     node: SlotId,
-    keys: &[Expr],
+    keys: &[BoundExpr],
     above: Vec<OpId>,
 ) -> Option<Chain> {
     // A right side runs per outer row: the order would start again for each.
@@ -334,15 +334,15 @@ fn of_scan(
     })
 }
 
-fn path_of(key: &Expr, node: SlotId) -> Option<Vec<PropRef>> {
+fn path_of(key: &BoundExpr, node: SlotId) -> Option<Vec<PropRef>> {
     let mut path = Vec::new();
     let mut at = key;
-    while let Expr::Property { base, name, .. } = at {
+    while let BoundExpr::Property { base, name, .. } = at {
         path.push(*name);
         at = base;
     }
     path.reverse();
-    matches!(at, Expr::Slot(slot) if *slot == node && !path.is_empty()).then_some(path)
+    matches!(at, BoundExpr::Slot(slot) if *slot == node && !path.is_empty()).then_some(path)
 }
 
 fn same(arena: &Arena, path: &[PropRef], field: &[std::sync::Arc<str>]) -> bool {
@@ -356,14 +356,14 @@ fn same(arena: &Arena, path: &[PropRef], field: &[std::sync::Arc<str>]) -> bool 
 /// Whether a filter of the chain only passes nodes that have a value there.
 fn has_value(arena: &Arena, chain: &Chain, field: &[std::sync::Arc<str>]) -> bool {
     let is_field =
-        |expr: &Expr| path_of(expr, chain.node).is_some_and(|path| same(arena, &path, field));
-    let demands = |predicate: &Expr| match predicate {
-        Expr::IsNotNull(value) => is_field(value),
+        |expr: &BoundExpr| path_of(expr, chain.node).is_some_and(|path| same(arena, &path, field));
+    let demands = |predicate: &BoundExpr| match predicate {
+        BoundExpr::IsNotNull(value) => is_field(value),
         // Comparisons with null are never true.
-        Expr::Compare { op, left, right } => {
+        BoundExpr::Compare { op, left, right } => {
             *op != Comparison::NotEqual && (is_field(left) || is_field(right))
         }
-        Expr::StringTest { left, .. } => is_field(left),
+        BoundExpr::StringTest { left, .. } => is_field(left),
         _ => false,
     };
     chain
@@ -375,14 +375,19 @@ fn has_value(arena: &Arena, chain: &Chain, field: &[std::sync::Arc<str>]) -> boo
         })
 }
 
-fn has_no_plan(expr: &Expr) -> bool {
-    let mut plain = !matches!(expr, Expr::Subquery(_));
+fn has_no_plan(expr: &BoundExpr) -> bool {
+    let mut plain = !matches!(expr, BoundExpr::Subquery(_));
     expr.for_each_child(&mut |child| plain &= has_no_plan(child));
     plain
 }
 
 /// Estimated number of distinct combinations of grouping keys: at most the number of rows.
-pub(super) fn groups(costs: &Costs<'_>, arena: &Arena, keys: &[(SlotId, Expr)], rows: f64) -> f64 {
+pub(super) fn groups(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    keys: &[(SlotId, BoundExpr)],
+    rows: f64,
+) -> f64 {
     if keys.is_empty() {
         return 1.0;
     }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashSet;
 
 use crate::arena::Arena;
 use crate::error::{PlanError, PlanErrorKind};
-use crate::expr::{Expr, SlotId};
+use crate::expr::{BoundExpr, SlotId};
 use crate::physical::{
     CreateItem, CreatePattern, EntityChange, IndexRange, Op, OpId, Operator, Properties, SeekBound,
     SeekKeys,
@@ -198,10 +198,13 @@ fn prune(op: &mut Op, need: &Slots) {
     }
 }
 
-fn cannot_fail(expr: &Expr) -> bool {
+fn cannot_fail(expr: &BoundExpr) -> bool {
     matches!(
         expr,
-        Expr::Slot(_) | Expr::Const(_) | Expr::Param(_) | Expr::BuildPath { .. }
+        BoundExpr::Slot(_)
+            | BoundExpr::Const(_)
+            | BoundExpr::Param(_)
+            | BoundExpr::BuildPath { .. }
     )
 }
 
@@ -400,7 +403,7 @@ fn for_each_bound_end(pattern: &CreatePattern, visit: &mut dyn FnMut(SlotId)) {
 
 /// Calls `visit` for every expression of an operator that is evaluated on rows of its input. Those that an operator
 /// repeats from its fallback, or an exchange from the operator above, are not visited again.
-pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
+pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o BoundExpr)) {
     match op {
         Op::NodeByKey { keys, .. }
         | Op::NodeById { ids: keys, .. }
@@ -501,13 +504,13 @@ pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
     }
 }
 
-fn visit_keys<'o>(keys: &'o SeekKeys, visit: &mut dyn FnMut(&'o Expr)) {
+fn visit_keys<'o>(keys: &'o SeekKeys, visit: &mut dyn FnMut(&'o BoundExpr)) {
     match keys {
         SeekKeys::One(key) | SeekKeys::Each(key) => visit(key),
     }
 }
 
-fn visit_created<'o>(pattern: &'o CreatePattern, visit: &mut dyn FnMut(&'o Expr)) {
+fn visit_created<'o>(pattern: &'o CreatePattern, visit: &mut dyn FnMut(&'o BoundExpr)) {
     for item in &pattern.items {
         let properties = match item {
             CreateItem::Node(node) => &node.properties,
@@ -520,7 +523,7 @@ fn visit_created<'o>(pattern: &'o CreatePattern, visit: &mut dyn FnMut(&'o Expr)
     }
 }
 
-fn visit_item<'o>(item: &'o EntityChange, visit: &mut dyn FnMut(&'o Expr)) {
+fn visit_item<'o>(item: &'o EntityChange, visit: &mut dyn FnMut(&'o BoundExpr)) {
     match item {
         EntityChange::Property { entity, value, .. }
         | EntityChange::NestedProperty { entity, value, .. }

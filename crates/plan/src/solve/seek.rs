@@ -8,7 +8,7 @@ use super::cost::{Costs, list_length};
 use super::selectivity::RangeBound;
 use crate::arena::Arena;
 use crate::catalog::{IndexInfo, ValueFacts};
-use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest};
+use crate::expr::{BoundExpr, Comparison, LabelRef, PropRef, SlotId, StringTest};
 use crate::function::Function;
 use crate::physical::{IndexRange, NodeIndexSeek, Op, OpId, SeekBound, SeekKeys};
 use crate::schema::PropertyPath;
@@ -36,7 +36,7 @@ pub(crate) enum AccessKind {
     Index {
         label: LabelRef,
         index: IndexId,
-        prefix: Vec<Expr>,
+        prefix: Vec<BoundExpr>,
         range: IndexRange,
     },
     Label {
@@ -95,24 +95,24 @@ enum Subject {
 }
 
 enum Test<'e> {
-    Equal(&'e Expr),
-    In(&'e Expr),
-    Less(&'e Expr, bool),
-    Greater(&'e Expr, bool),
-    StartsWith(&'e Expr),
+    Equal(&'e BoundExpr),
+    In(&'e BoundExpr),
+    Less(&'e BoundExpr, bool),
+    Greater(&'e BoundExpr, bool),
+    StartsWith(&'e BoundExpr),
     /// A list contains this element.
-    Holds(&'e Expr),
+    Holds(&'e BoundExpr),
     /// A value exists.
     Any,
 }
 
 /// Placeholder for the value of a test without one.
-static ANYTHING: Expr = Expr::Const(Value::Null);
+static ANYTHING: BoundExpr = BoundExpr::Const(Value::Null);
 
 /// The predicates on a node.
 pub(crate) struct Facts<'f> {
     /// All predicates of the pattern.
-    pub predicates: &'f [Expr],
+    pub predicates: &'f [BoundExpr],
     /// Which of them are not tested yet.
     pub open: &'f [bool],
     /// Which of them read the node.
@@ -198,8 +198,8 @@ fn is_key(path: &[PropRef], arena: &Arena) -> bool {
 fn label_predicates(facts: &Facts<'_>, node: SlotId) -> FxHashMap<LabelRef, Vec<usize>> {
     let mut said: FxHashMap<LabelRef, Vec<usize>> = FxHashMap::default();
     for at in facts.about.iter().copied().filter(|at| facts.open[*at]) {
-        if let Expr::HasLabels { entity, labels } = &facts.predicates[at]
-            && matches!(**entity, Expr::Slot(slot) if slot == node)
+        if let BoundExpr::HasLabels { entity, labels } = &facts.predicates[at]
+            && matches!(**entity, BoundExpr::Slot(slot) if slot == node)
             && let [label] = labels.as_slice()
         {
             said.entry(*label).or_default().push(at);
@@ -406,7 +406,7 @@ fn range_of(
             Test::In(list) => {
                 let share = match (each, list, values) {
                     (Some(each), ..) => each * list_length(list),
-                    (None, Expr::Const(Value::List(items)), Some(values)) => items
+                    (None, BoundExpr::Const(Value::List(items)), Some(values)) => items
                         .iter()
                         .map(|item| values.equal_share(Some(item)))
                         .sum(),
@@ -463,15 +463,15 @@ fn range_of(
 
 /// The untested predicates of the form `node.path <test> value` whose value is known.
 fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> Vec<Sargable<'e>> {
-    let known = |value: &Expr| {
-        let mut known = !matches!(value, Expr::Subquery(_));
+    let known = |value: &BoundExpr| {
+        let mut known = !matches!(value, BoundExpr::Subquery(_));
         value.for_each_slot(&mut |slot| known &= bound.contains(&slot) && slot != node);
         known
     };
     let mut found = Vec::new();
     for position in facts.about.iter().copied().filter(|at| facts.open[*at]) {
         let predicate = &facts.predicates[position];
-        let mut add = |subject: &'e Expr, test: Test<'e>, value: &'e Expr| {
+        let mut add = |subject: &'e BoundExpr, test: Test<'e>, value: &'e BoundExpr| {
             if let Some(subject) = subject_of(subject, node)
                 && known(value)
             {
@@ -483,7 +483,7 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
             }
         };
         match predicate {
-            Expr::Compare { op, left, right } => match op {
+            BoundExpr::Compare { op, left, right } => match op {
                 Comparison::Equal => {
                     add(left, Test::Equal(right), right);
                     add(right, Test::Equal(left), left);
@@ -500,22 +500,22 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
                 }
                 Comparison::NotEqual => {}
             },
-            Expr::In { item, list } => {
+            BoundExpr::In { item, list } => {
                 add(item, Test::In(list), list);
                 add(list, Test::Holds(item), item);
             }
-            Expr::StringTest {
+            BoundExpr::StringTest {
                 op: StringTest::StartsWith,
                 left,
                 right,
             } => add(left, Test::StartsWith(right), right),
-            Expr::IsNotNull(operand) => add(operand, Test::Any, &ANYTHING),
+            BoundExpr::IsNotNull(operand) => add(operand, Test::Any, &ANYTHING),
             // A query on a convergent set precedes the plain list that the property may be.
-            Expr::Call {
+            BoundExpr::Call {
                 function: Function::Coalesce,
                 arguments,
             } => {
-                if let [look, Expr::In { item, list }] = &arguments[..]
+                if let [look, BoundExpr::In { item, list }] = &arguments[..]
                     && is_field_query(look, Function::ConvergentContains)
                 {
                     add(list, Test::Holds(item), item);
@@ -527,19 +527,19 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
     found
 }
 
-fn is_field_query(expr: &Expr, look: Function) -> bool {
-    matches!(expr, Expr::Call { function, .. } if *function == look)
+fn is_field_query(expr: &BoundExpr, look: Function) -> bool {
+    matches!(expr, BoundExpr::Call { function, .. } if *function == look)
 }
 
 /// The id or the property of the node that a side of a comparison reads.
-fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
-    if let Expr::Call {
+fn subject_of(expr: &BoundExpr, node: SlotId) -> Option<Subject> {
+    if let BoundExpr::Call {
         function: Function::Id,
         arguments,
     } = expr
     {
         return match arguments.as_slice() {
-            [Expr::Slot(slot)] if *slot == node => Some(Subject::Id),
+            [BoundExpr::Slot(slot)] if *slot == node => Some(Subject::Id),
             _ => None,
         };
     }
@@ -547,16 +547,16 @@ fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
     let mut at = expr;
     loop {
         match at {
-            Expr::Property { base, name, .. } => {
+            BoundExpr::Property { base, name, .. } => {
                 path.push(*name);
                 at = base;
             }
             // A convergent map is queried for the entry first: it is the same path.
-            Expr::Call {
+            BoundExpr::Call {
                 function: Function::Coalesce,
                 arguments,
             } => match &arguments[..] {
-                [look, plain @ Expr::Property { .. }]
+                [look, plain @ BoundExpr::Property { .. }]
                     if is_field_query(look, Function::ConvergentValue) =>
                 {
                     at = plain;
@@ -568,7 +568,7 @@ fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
     }
     path.reverse();
     match at {
-        Expr::Slot(slot) if *slot == node && !path.is_empty() => Some(Subject::Property(path)),
+        BoundExpr::Slot(slot) if *slot == node && !path.is_empty() => Some(Subject::Property(path)),
         _ => None,
     }
 }

@@ -21,7 +21,7 @@ use isomer_plan::catalog::{
     IndexFacts, MockCatalog, PlannerCatalog, ProcedureField, ProcedureMode, ProcedureSignature,
     ValueFacts,
 };
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_plan::{PlanningOptions, explain, prepare};
 use isomer_value::Value;
 
@@ -53,8 +53,11 @@ fn catalog(header: &str) -> MockCatalog {
             ["elements", label, path] => catalog.with_element_index(label, path),
             ["procedure", name, results @ ..] => catalog.with_procedure(ProcedureSignature {
                 name: (*name).into(),
-                parameters: vec![field("input", Kind::Integer)],
-                results: results.iter().map(|name| field(name, Kind::Any)).collect(),
+                parameters: vec![field("input", StaticType::Integer)],
+                results: results
+                    .iter()
+                    .map(|name| field(name, StaticType::Any))
+                    .collect(),
                 mode: ProcedureMode::Read,
             }),
             other => panic!("unknown line in a golden header: {other:?}"),
@@ -102,7 +105,7 @@ fn values(
     facts
 }
 
-fn field(name: &str, kind: Kind) -> ProcedureField {
+fn field(name: &str, kind: StaticType) -> ProcedureField {
     ProcedureField {
         name: Arc::from(name),
         kind,

@@ -13,7 +13,7 @@ use std::{
 
 use isomer_db::{
     Builder, Database, EngineKind, MemoryKind, RestoreOptions, Restored, Sharing,
-    internals::{DatabaseInternals as _, data::Memory},
+    internals::{DatabaseInternals as _, data::MemoryBudget},
 };
 use isomer_vfs::{Disk as _, Lock, LockError, LockMode, RealDisk};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -587,7 +587,7 @@ impl Databases {
     }
 
     /// The memory budget that all databases share; `None` while no database is open.
-    pub fn memory(&self) -> Option<Memory> {
+    pub fn memory(&self) -> Option<MemoryBudget> {
         let served = self.open();
         let store = served.iter().find_map(|one| one.db.store().ok())?;
         Some(store.memory().clone())

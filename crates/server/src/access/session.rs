@@ -176,7 +176,7 @@ impl Session {
         name: &str,
         need: Role,
         open: Option<Arc<OpenTransaction>>,
-    ) -> Result<Access> {
+    ) -> Result<DatabaseAccess> {
         if self.facts.is_system(name) {
             return self.administration(need, open);
         }
@@ -192,7 +192,7 @@ impl Session {
         if let Some(open) = &open {
             open.check(&self.principal.name, name)?;
         }
-        Ok(Access {
+        Ok(DatabaseAccess {
             name: served.name.clone(),
             db: served.db.clone(),
             feed: served.feed.clone(),
@@ -205,7 +205,11 @@ impl Session {
 
     /// Grants access to the database of administration, which every authenticated client has for reading: it has no
     /// data, and nothing is written there.
-    fn administration(self, need: Role, open: Option<Arc<OpenTransaction>>) -> Result<Access> {
+    fn administration(
+        self,
+        need: Role,
+        open: Option<Arc<OpenTransaction>>,
+    ) -> Result<DatabaseAccess> {
         if need > Role::Reader {
             return Err(ServerError::Denied(NO_DATA.into()));
         }
@@ -214,7 +218,7 @@ impl Session {
             open.check(&self.principal.name, SYSTEM)?;
         }
         let is_admin = self.principal.rights.on_all() == Some(Role::Admin);
-        Ok(Access {
+        Ok(DatabaseAccess {
             name: served.name.clone(),
             db: served.db.clone(),
             feed: served.feed.clone(),
@@ -337,7 +341,7 @@ impl Outlines {
 }
 
 /// The right to run commands in one database, up to a role.
-pub struct Access {
+pub struct DatabaseAccess {
     name: Arc<str>,
     db: Database,
     feed: Arc<Feed>,
@@ -348,7 +352,7 @@ pub struct Access {
     session: Session,
 }
 
-impl Access {
+impl DatabaseAccess {
     /// Name of the database.
     pub fn name(&self) -> &Arc<str> {
         &self.name
@@ -429,7 +433,7 @@ impl Access {
         self.session.admission.open_result()
     }
 
-    /// Stops counting it as a request until [`Access::resume`]; of its query's memory only `query_holds` bytes count.
+    /// Stops counting it as a request until [`DatabaseAccess::resume`]; of its query's memory only `query_holds` bytes count.
     pub(crate) fn pause(&mut self, query_holds: usize) {
         self.session.admission.pause(query_holds);
     }

@@ -28,5 +28,5 @@ pub(crate) use connection::authenticate;
 pub use connection::serve;
 pub(crate) use failure::Failure;
 pub(crate) use machine::bookmark;
-pub use message::{Kind, MESSAGES, Needs};
+pub use message::{MESSAGES, MessageNeeds, MessageType};
 pub(crate) use summary::all_notifications as notifications;

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role, password::hex},
+    access::{DatabaseAccess, Role, password::hex},
 };
 
 /// The names on the path to a field.
@@ -62,7 +62,7 @@ fn kind_name(kind: ConvergentKind) -> &'static str {
 }
 
 /// `GET …/collections/{label}/{key}/fields/{field}`
-pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
+pub async fn fetch(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (label, key) = (
         call.path_param("label").to_owned(),
         document_key(&call, call.path_param("key"))?,
@@ -175,7 +175,7 @@ fn origins(found: &Origins) -> Map {
 }
 
 /// `POST …/collections/{label}/{key}/fields/{field}`
-pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn update(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let mut fields = call.fields(&["update", "context"]).await?;
     let change = fields
         .map("update")?

@@ -55,7 +55,7 @@ use self::{
     credentials::bearer,
     proxy::Origin,
     reply::{Content, Reply},
-    route::{Handler, Needs, Route},
+    route::{Handler, Route, RouteNeeds},
     routes::ROUTES,
 };
 use crate::{
@@ -259,8 +259,8 @@ async fn admit(
     check_coding(&call)?;
     let needs = call.route.needs;
     let session = match needs {
-        Needs::Public => None,
-        Needs::Server(_) | Needs::Database(_) => {
+        RouteNeeds::Public => None,
+        RouteNeeds::Server(_) | RouteNeeds::Database(_) => {
             let bearer = bearer(&call.headers)?;
             let token = match bearer {
                 Some(token) => Some(token),
@@ -312,12 +312,12 @@ async fn admit(
     }
     match (call.route.handler, session, needs) {
         (Handler::Public(handler), None, _) => handler(call).await,
-        (Handler::Server(handler), Some(session), Needs::Server(role)) => {
+        (Handler::Server(handler), Some(session), RouteNeeds::Server(role)) => {
             let access = session.server(role)?;
             check_key(&call, false)?;
             handler(call, access).await
         }
-        (Handler::Database(handler), Some(session), Needs::Database(role)) => {
+        (Handler::Database(handler), Some(session), RouteNeeds::Database(role)) => {
             let name = call.path_param("db").to_owned();
             let transaction = match call.path_param("transaction") {
                 "" => call.header("isomer-transaction")?,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{DatabaseAccess, Role},
     bolt::{self, Failure},
     slow,
     use_clause::UseClause,
@@ -160,7 +160,7 @@ async fn read(call: &mut Call) -> Result<Asked> {
     })
 }
 
-fn answer(access: &Access, asked: &Asked, result: &QueryResult) -> Result<Reply> {
+fn answer(access: &DatabaseAccess, asked: &Asked, result: &QueryResult) -> Result<Reply> {
     let database = access.identity()?;
     let fields: Value = result
         .columns()

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{DatabaseAccess, Role},
 };
 
 /// The field of a value.
@@ -120,7 +120,7 @@ fn value_json(kind: Type, fetched: isomer_db::Fetched) -> Result<String> {
 }
 
 /// `GET …/riak/types/{datatype}/buckets/{bucket}/datatypes/{key}`
-pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
+pub async fn fetch(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let kind = Type::of_buckets(call.path_param("datatype"))?;
     let (label, key) = (
         call.path_param("bucket").to_owned(),
@@ -149,7 +149,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `POST …/riak/types/{datatype}/buckets/{bucket}/datatypes/{key}`
-pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn update(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let kind = Type::of_buckets(call.path_param("datatype"))?;
     let returned = call.switch("returnbody")?;
     let body = call.json().await?;

@@ -3,7 +3,7 @@
 use super::{
     admin, backups, changes, console, data, fields, files, graph, openapi, query, query_api,
     replicate, results, riak,
-    route::{BodyOf, Handler, Needs, Route},
+    route::{BodyOf, Handler, Route, RouteNeeds},
     transfer, watching,
 };
 use crate::access::Role;
@@ -31,7 +31,7 @@ macro_rules! route {
         Route {
             method: $method,
             path: $path,
-            needs: Needs::Public,
+            needs: RouteNeeds::Public,
             tag: $tag,
             summary: $summary,
             params: $params,
@@ -45,7 +45,7 @@ macro_rules! route {
         Route {
             method: $method,
             path: $path,
-            needs: Needs::$kind($needs),
+            needs: RouteNeeds::$kind($needs),
             tag: $tag,
             summary: $summary,
             params: $params,

@@ -340,7 +340,7 @@ impl Appending {
     /// Syncs for all that wait; the caller has the sync lock.
     fn lead(&self, upto: Position) -> Result<(), LogError> {
         let last = self.page.last_sync();
-        let asked = self.page.asked();
+        let asked = self.page.sync_requests();
         // While another process appends, the position may be from before and the rest from after that: enough to sync,
         // but no place in the log.
         let whole = self.page.state();
@@ -361,7 +361,7 @@ impl Appending {
         }
         self.page.set_last_sync(&LastSync {
             began: asked,
-            askers: self.page.asked().wrapping_sub(last.began),
+            askers: self.page.sync_requests().wrapping_sub(last.began),
             took: began.elapsed(),
         });
         Ok(())

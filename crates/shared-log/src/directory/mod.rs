@@ -40,6 +40,6 @@ mod tests;
 pub use self::{
     blobs::DirectoryBlobs,
     log::DirectoryLog,
-    options::{DirectoryOptions, Mode},
+    options::{DirectoryMode, DirectoryOptions},
     processes::LogProcess,
 };

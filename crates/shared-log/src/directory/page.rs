@@ -335,11 +335,11 @@ impl Page {
 
     /// Whether as many threads have asked for a sync since `last` began as for that one.
     pub(super) fn is_group_complete(&self, last: &LastSync) -> bool {
-        self.asked().wrapping_sub(last.began) >= last.askers
+        self.sync_requests().wrapping_sub(last.began) >= last.askers
     }
 
     /// The number of syncs that were asked for; wraps around.
-    pub(super) fn asked(&self) -> u64 {
+    pub(super) fn sync_requests(&self) -> u64 {
         self.load(Word::Asked)
     }
 

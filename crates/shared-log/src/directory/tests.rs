@@ -16,7 +16,7 @@ use isomer_vfs::{Call, FaultyDisk, Loss, RealDisk, SharedPage, SimDisk};
 use tempfile::TempDir;
 
 use super::{
-    DirectoryLog, DirectoryOptions, Mode,
+    DirectoryLog, DirectoryMode, DirectoryOptions,
     frame::{self, HEAD_BYTES, frame_bytes},
     page::PAGE_BYTES,
     segments::{self, Segments},
@@ -45,7 +45,7 @@ fn refused(folder: &TempDir, options: &DirectoryOptions) -> LogError {
 
 fn read_only() -> DirectoryOptions {
     DirectoryOptions {
-        mode: Mode::ReadOnly,
+        mode: DirectoryMode::ReadOnly,
         ..DirectoryOptions::default()
     }
 }
@@ -419,7 +419,7 @@ fn a_log_is_opened_from_its_last_sync_on() {
         ..DirectoryOptions::default()
     };
     let only_reading = DirectoryOptions {
-        mode: Mode::ReadOnly,
+        mode: DirectoryMode::ReadOnly,
         ..shared.clone()
     };
     let reads_of = |options: &DirectoryOptions, end| {

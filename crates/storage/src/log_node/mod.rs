@@ -21,7 +21,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use isomer_shared_log::{LogError, Node, NodeError, Options, Position, RecordHash, SharedLog};
+use isomer_shared_log::{LogError, LogNode, NodeError, Options, Position, RecordHash, SharedLog};
 
 use self::{
     follower::Follower,
@@ -36,8 +36,8 @@ pub use self::{
     },
 };
 use crate::{
-    Backend, Durability, LogPoint, Pairs, Statistics, StorageError, StreamEntry, Version, View,
-    WriteSet,
+    Backend, Durability, LogPoint, PairIterator, Statistics, StorageError, StreamEntry, Version,
+    View, WriteSet,
     state::{State, Work, copy_of},
     sync::Mutex,
 };
@@ -49,7 +49,7 @@ const RECORD_OVERHEAD_BYTES: usize = 4 << 10;
 pub(crate) struct Shared<B: Backend> {
     state: Arc<State<B>>,
     history: Arc<History>,
-    node: Mutex<Node<Arc<dyn SharedLog>, Machine<B>>>,
+    node: Mutex<LogNode<Arc<dyn SharedLog>, Machine<B>>>,
     retention: LogRetention,
     clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// [`Backend::log_point`] when the log was trimmed last.
@@ -87,7 +87,7 @@ impl<B: Backend> Shared<B> {
             retry: options.retry,
         };
         let hash = RecordHash(point.hash);
-        let node = Node::open(log, machine, point.next, hash, node_options);
+        let node = LogNode::open(log, machine, point.next, hash, node_options);
         let mut node = node.map_err(|error| history_error(&history, error))?;
         node.catch_up()
             .map_err(|error| history_error(&history, error))?;
@@ -203,7 +203,7 @@ impl<B: Backend> Shared<B> {
     /// See [`crate::Engine::ingest`]: one large transaction, which conflicts with everything that began before.
     pub(crate) fn ingest(
         &self,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: &[u8],
     ) -> Result<Version, StorageError> {
         let max = self.state.capabilities.max_transaction_bytes;
@@ -237,7 +237,7 @@ impl<B: Backend> Shared<B> {
     /// Commits something that is alone in its record; returns its position and its version.
     fn commit_alone(
         &self,
-        node: &mut Node<Arc<dyn SharedLog>, Machine<B>>,
+        node: &mut LogNode<Arc<dyn SharedLog>, Machine<B>>,
         change: Change<'_, B>,
     ) -> Result<(Position, Version), StorageError> {
         let outcomes = node.commit_unsynced(&[change]);

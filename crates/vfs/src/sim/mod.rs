@@ -21,7 +21,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode};
+use crate::{Disk, DiskFile, FileType, Lock, LockError, LockMode, OpenMode};
 pub use state::Loss;
 use state::{Chance, Change, DirEntry, FileChange, FolderChange, Inode, ROOT, State};
 
@@ -482,11 +482,11 @@ impl Disk for SimDisk {
         })
     }
 
-    fn kind(&self, path: &Path) -> io::Result<Kind> {
+    fn kind(&self, path: &Path) -> io::Result<FileType> {
         self.with(None, |machine| {
             Ok(match machine.find(path)? {
-                DirEntry::File(_) => Kind::File,
-                DirEntry::Folder(_) => Kind::Folder,
+                DirEntry::File(_) => FileType::File,
+                DirEntry::Folder(_) => FileType::Folder,
             })
         })
     }

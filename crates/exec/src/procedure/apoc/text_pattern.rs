@@ -1,6 +1,6 @@
 //! `apoc.text.*` with regular expressions.
 
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::Value;
 
 use super::arguments::{Arguments, LIST};
@@ -36,14 +36,14 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.replace",
         "text: STRING?, regex: STRING?, replacement: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the text with the matches of a regular expression replaced; $1 is a group",
         |args| replace("apoc.text.replace", args),
     ),
     FunctionRow::new(
         "apoc.text.regreplace",
         "text: STRING?, regex: STRING?, replacement: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the text with the matches of a regular expression replaced; $1 is a group",
         |args| replace("apoc.text.regreplace", args),
     ),

@@ -2,7 +2,7 @@
 
 use super::emit::overlapping;
 use super::{Move, Problem, Progress};
-use crate::expr::{Comparison, Expr, SlotId};
+use crate::expr::{BoundExpr, Comparison, SlotId};
 use crate::logical::Length;
 use crate::physical::Op;
 use crate::solve::{Flow, Planner};
@@ -163,7 +163,7 @@ impl<'p> Planner<'p> {
             )
         };
         for keys in [&mut input_keys, &mut right_keys] {
-            keys.splice(0..0, side.shared.iter().map(|node| Expr::Slot(*node)));
+            keys.splice(0..0, side.shared.iter().map(|node| BoundExpr::Slot(*node)));
         }
         let right_rows = self.rows(&right);
         let right_op = right.op;
@@ -309,9 +309,9 @@ fn join_keys(
     left: &FxHashSet<SlotId>,
     right: &FxHashSet<SlotId>,
     context: &FxHashSet<SlotId>,
-) -> (Vec<Expr>, Vec<Expr>, Vec<usize>) {
+) -> (Vec<BoundExpr>, Vec<BoundExpr>, Vec<usize>) {
     let (mut left_keys, mut right_keys, mut used) = (Vec::new(), Vec::new(), Vec::new());
-    let reads_only = |expr: &Expr, side: &FxHashSet<SlotId>| {
+    let reads_only = |expr: &BoundExpr, side: &FxHashSet<SlotId>| {
         let (mut all, mut own) = (true, false);
         expr.for_each_slot(&mut |slot| {
             all &= side.contains(&slot);
@@ -320,7 +320,7 @@ fn join_keys(
         all && own
     };
     for (at, predicate) in problem.graph.predicates.iter().enumerate() {
-        let Expr::Compare {
+        let BoundExpr::Compare {
             op: Comparison::Equal,
             left: a,
             right: b,

@@ -1,7 +1,7 @@
 //! From moves to operators.
 
 use super::{Move, Problem, Progress};
-use crate::expr::{Comparison, Expr, LocalId, QuantifierKind, SlotId, TypeRef};
+use crate::expr::{BoundExpr, Comparison, LocalId, QuantifierKind, SlotId, TypeRef};
 use crate::logical::{Length, PatternRelationship};
 use crate::physical::{
     Direction, Expand, ExpandInto, Op, PathSearch, RelationshipEnds, RelationshipScan,
@@ -393,29 +393,33 @@ pub(super) fn slots(problem: &Problem, relationships: impl Iterator<Item = usize
 }
 
 /// The test that two pattern relationships share no relationship.
-pub(super) fn different(a: &PatternRelationship, b: &PatternRelationship, local: LocalId) -> Expr {
+pub(super) fn different(
+    a: &PatternRelationship,
+    b: &PatternRelationship,
+    local: LocalId,
+) -> BoundExpr {
     let single = |one: &PatternRelationship| matches!(one.length, Length::One);
-    let slot = |one: &PatternRelationship| Box::new(Expr::Slot(one.slot));
+    let slot = |one: &PatternRelationship| Box::new(BoundExpr::Slot(one.slot));
     match (single(a), single(b)) {
-        (true, true) => Expr::Compare {
+        (true, true) => BoundExpr::Compare {
             op: Comparison::NotEqual,
             left: slot(a),
             right: slot(b),
         },
-        (true, false) => Expr::Not(Box::new(Expr::In {
+        (true, false) => BoundExpr::Not(Box::new(BoundExpr::In {
             item: slot(a),
             list: slot(b),
         })),
-        (false, true) => Expr::Not(Box::new(Expr::In {
+        (false, true) => BoundExpr::Not(Box::new(BoundExpr::In {
             item: slot(b),
             list: slot(a),
         })),
-        (false, false) => Expr::Quantifier {
+        (false, false) => BoundExpr::Quantifier {
             kind: QuantifierKind::None,
             list: slot(a),
             local,
-            predicate: Box::new(Expr::In {
-                item: Box::new(Expr::Local(local)),
+            predicate: Box::new(BoundExpr::In {
+                item: Box::new(BoundExpr::Local(local)),
                 list: slot(b),
             }),
         },

@@ -13,7 +13,7 @@ mod order;
 mod search;
 mod tree;
 
-use crate::expr::{Expr, LabelRef, SlotId};
+use crate::expr::{BoundExpr, LabelRef, SlotId};
 use crate::logical::QueryGraph;
 use crate::physical::Op;
 use crate::solve::cost::cheapest_first;
@@ -67,7 +67,7 @@ struct Problem {
 
 impl Problem {
     fn new(graph: QueryGraph) -> Self {
-        let slots_of = |expr: &Expr| {
+        let slots_of = |expr: &BoundExpr| {
             let mut slots = Vec::new();
             expr.for_each_slot(&mut |slot| slots.push(slot));
             slots
@@ -84,11 +84,11 @@ impl Problem {
         }
         let mut labels: FxHashMap<SlotId, Vec<LabelRef>> = FxHashMap::default();
         for predicate in &graph.predicates {
-            if let Expr::HasLabels {
+            if let BoundExpr::HasLabels {
                 entity,
                 labels: all,
             } = predicate
-                && let Expr::Slot(slot) = **entity
+                && let BoundExpr::Slot(slot) = **entity
             {
                 // Only labels that every match must have: those below OR and NOT say nothing about the node.
                 labels.entry(slot).or_default().extend(all);

@@ -12,7 +12,7 @@
 use rustc_hash::FxHashSet;
 
 use super::{Problem, Progress};
-use crate::expr::{Expr, LabelRef, SlotId};
+use crate::expr::{BoundExpr, LabelRef, SlotId};
 use crate::logical::Length;
 use crate::physical::Direction;
 use crate::solve::Planner;
@@ -360,7 +360,7 @@ fn node_facts(
         }
         tests += 1.0;
         let predicate = &problem.graph.predicates[*at];
-        if !matches!(predicate, Expr::HasLabels { .. }) {
+        if !matches!(predicate, BoundExpr::HasLabels { .. }) {
             rows *= planner.costs.selectivity(predicate, planner.arena);
         }
     }
