@@ -333,6 +333,8 @@ impl Views {
             return Ok(());
         };
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
+        // The snapshot fixes the version of the new base. Commits that it includes must be in the delta, so the feed
+        // catches up with it first; later ones stay in the delta, which the new generation takes over.
         let tx = store.begin(Access::Read)?;
         if tx.version() <= generation.from {
             return Ok(());
