@@ -876,6 +876,7 @@ fn waiting_syncs_are_shared() {
         Arc::new(move |call, path: &Path| {
             if call == Call::Sync && path.extension().is_some_and(|ending| ending == "log") {
                 counted.fetch_add(1, Ordering::Relaxed);
+                // A disk with the sync latency of a good SSD.
                 thread::sleep(Duration::from_millis(2));
             }
             Ok(())
