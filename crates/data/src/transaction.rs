@@ -1,11 +1,11 @@
 //! Transactions: one version of the database and, on top, the transaction's own changes.
 
 pub(crate) mod commit;
-mod covered;
 mod graph_changes;
 pub(crate) mod name_ids;
 pub(crate) mod raw_read;
 mod scratch;
+mod write_reservation;
 
 use std::{
     cell::{OnceCell, RefCell, RefMut},
@@ -16,9 +16,9 @@ use std::{
 };
 
 use self::{
-    covered::{WriteReservation, covers_small},
     graph_changes::GraphChanges,
     scratch::ScratchBuffers,
+    write_reservation::{WriteReservation, covers_small},
 };
 use crate::{
     Access, DataStore, convergent::Ongoing, footprint::Footprint, kv::bucket::BucketState,

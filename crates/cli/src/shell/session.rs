@@ -41,7 +41,7 @@ pub struct Shell {
     pub(super) is_single: bool,
     /// Values of `$name`.
     pub params: Map,
-    pub(super) mode: StatementMode,
+    pub(super) mode: Mode,
     pub(super) timer: bool,
     /// Changes are summed up in `changed` and not printed after each statement.
     pub sums_changes: bool,
@@ -71,7 +71,7 @@ pub enum Next {
 impl Shell {
     /// Opens a database, creating it if it is missing; in memory without a path. On a terminal, Ctrl-C only stops a
     /// statement; otherwise it also ends the process.
-    pub fn open(path: Option<&Path>, mode: StatementMode, interactive: bool) -> Result<Self> {
+    pub fn open(path: Option<&Path>, mode: Mode, interactive: bool) -> Result<Self> {
         let db = match path {
             Some(path) => open::open(path)?,
             None => open::open_in_memory()?,

@@ -365,7 +365,7 @@ fn checked(path_params: PathParams) -> Result<RawPathParams> {
 /// Refuses requests of browsers under another host name (DNS rebinding) or from pages of other sites.
 fn check_host(call: &Call, uri: &Uri) -> Result<()> {
     let config = &call.core.config;
-    let host = asked_host(call, uri)?;
+    let host = requested_host(call, uri)?;
     let name = host_name(host).to_ascii_lowercase();
     let own = matches!(name.as_str(), "localhost" | "127.0.0.1" | "[::1]")
         || name == address_name(config.listen.ip());
@@ -400,7 +400,7 @@ fn check_coding(call: &Call) -> Result<()> {
 }
 
 /// The host of a request. With several, a proxy and the server could each use another one (RFC 9112, 3.2).
-fn asked_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
+fn requested_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
     let host = call.header(header::HOST)?.unwrap_or_default();
     if uri.authority().is_none_or(|target| target == host) {
         return Ok(host);

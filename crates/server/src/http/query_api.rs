@@ -60,7 +60,7 @@ fn failure(error: &ServerError) -> Result<Reply> {
 }
 
 /// A parsed request.
-struct Asked {
+struct QueryRequest {
     statement: String,
     parameters: Map,
     with_counters: bool,
@@ -126,7 +126,7 @@ fn credentials(call: &Call) -> Result<Map> {
     Ok(params! { "scheme" => "basic", "principal" => name, "credentials" => password })
 }
 
-async fn read(call: &mut Call) -> Result<Asked> {
+async fn read(call: &mut Call) -> Result<QueryRequest> {
     let mut fields = call.fields(FIELDS).await?;
     if fields.text("impersonatedUser")?.is_some() {
         return Err(ServerError::Denied(
@@ -151,7 +151,7 @@ async fn read(call: &mut Call) -> Result<Asked> {
     };
     // One server has one order of commits: the version of a bookmark has been committed.
     fields.take("bookmarks");
-    Ok(Asked {
+    Ok(QueryRequest {
         statement: fields.needed_text("statement")?,
         parameters: fields.map("parameters")?.unwrap_or_default(),
         with_counters: fields.switch("includeCounters")?,
@@ -160,7 +160,7 @@ async fn read(call: &mut Call) -> Result<Asked> {
     })
 }
 
-fn answer(access: &DatabaseAccess, asked: &Asked, result: &QueryResult) -> Result<Reply> {
+fn answer(access: &DatabaseAccess, asked: &QueryRequest, result: &QueryResult) -> Result<Reply> {
     let database = access.identity()?;
     let fields: Value = result
         .columns()

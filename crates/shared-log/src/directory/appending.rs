@@ -309,7 +309,7 @@ impl Appending {
         if is_synced() {
             return Ok(());
         }
-        let number = self.page.ask_for_sync();
+        let number = self.page.request_sync();
         let mut gathering = Gathering::default();
         loop {
             self.check_usable()?;

@@ -45,7 +45,13 @@ impl Following {
         let start = start.filter(|start| start.segment == manifest.newest);
         // The record there was durable; otherwise the page does not belong to these segments.
         let start = match start {
-            Some(start) if segments.step(&start, &mut Window::default())?.is_some() => start,
+            Some(start)
+                if segments
+                    .read_record(&start, &mut Window::default())?
+                    .is_some() =>
+            {
+                start
+            }
             _ => segments.existing(manifest.newest)?.start(),
         };
         let following = Self {
@@ -68,7 +74,7 @@ impl Following {
         let mut end = self.end.lock();
         loop {
             let mut window = Window::default();
-            while let Some((_, next)) = self.segments.step(&end, &mut window)? {
+            while let Some((_, next)) = self.segments.read_record(&end, &mut window)? {
                 *end = next;
             }
             // The segments after this one may have been trimmed.

@@ -329,7 +329,7 @@ impl Page {
     }
 
     /// Counts a sync that is asked for; returns the number of them.
-    pub(super) fn ask_for_sync(&self) -> u64 {
+    pub(super) fn request_sync(&self) -> u64 {
         self.word(Word::Asked).fetch_add(1, SeqCst).wrapping_add(1)
     }
 

@@ -203,7 +203,7 @@ impl Segments {
                     .skip(&found.next, &mut window)?
                     .map(|next| (None, next)),
                 false => self
-                    .step(&found.next, &mut window)?
+                    .read_record(&found.next, &mut window)?
                     .map(|(record, next)| (Some(record), next)),
             };
             let Some((record, next)) = step else {
@@ -225,7 +225,7 @@ impl Segments {
 
     /// The record at `cursor` and the cursor after it, in the next segment if that one begins there; `None` if there is
     /// no valid record.
-    pub(super) fn step(
+    pub(super) fn read_record(
         &self,
         cursor: &Cursor,
         window: &mut Window,
