@@ -174,7 +174,7 @@ impl Reading<'_> {
             }
             self.uniques.take(number, row.row, checked.claims)
         })();
-        spilled.map_err(|error: io::Error| self.room.spill.error(&error))?;
+        spilled.map_err(|error: io::Error| self.room.spill.explain(&error))?;
         Ok(Ok(()))
     }
 
@@ -305,7 +305,7 @@ impl Reading<'_> {
             .any(|index| index.label == label && index.unique);
         let since = tx.version();
         drop(tx);
-        let failed = |error: io::Error| room.spill.error(&error);
+        let failed = |error: io::Error| room.spill.explain(&error);
         let first = ingest.reserve_nodes(label, count)?;
         let loading = Loading::Nodes {
             label,

@@ -175,7 +175,7 @@ pub fn load_relationships(
         match checked {
             Ok((source, target, record)) => {
                 read.push(source, target, &record)
-                    .map_err(|error| room.spill.error(&error))?;
+                    .map_err(|error| room.spill.explain(&error))?;
                 Ok(Ok(()))
             }
             Err(error) if matches!(error, DataError::Storage(_) | DataError::Corrupt { .. }) => {
@@ -216,7 +216,7 @@ fn write(
     read: Gathered,
     watch: &mut dyn BulkWatch,
 ) -> Result<Version, DataError> {
-    let failed = |error: io::Error| room.spill.error(&error);
+    let failed = |error: io::Error| room.spill.explain(&error);
     let count = read.records.len();
     let first = ingest.reserve_relationships(type_id, count)?;
     let loading = Loading::Relationships {

@@ -45,7 +45,6 @@ mod remote;
 mod replicated;
 mod schema_change;
 mod small_commit;
-mod spill;
 mod statistics;
 mod store;
 mod store_options;
@@ -90,7 +89,9 @@ pub use isomer_layout::{
 };
 pub use isomer_storage::{
     Durability, Engine, KeyRange, MemoryBudget, MemoryKind, MemoryUse, Order, OverBudget, Page,
-    PageLimit, ProcessMemory, Reclaim, Reservation, Snapshot, Version, count_allocations,
+    PageLimit, ProcessMemory, Reclaim, Reservation, SPILL_BLOCK_BYTES, Snapshot, SpillFault,
+    SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter, Version,
+    count_allocations,
 };
 
 pub use crate::{
@@ -120,9 +121,6 @@ pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
 pub use process_locks::{ProcessLock, ProcessLocks};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels};
 pub use replicated::{Conflict, ConflictKind, Replication, ReplicationMut};
-pub use spill::{
-    BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
-};
 pub use statistics::{
     IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics, answers::StoreStatistics,
 };

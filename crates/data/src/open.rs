@@ -9,7 +9,7 @@ use isomer_layout::{
 };
 use isomer_storage::{
     Durability, Engine, EngineTransaction, GuardMode, KeyRange, Order, Page, PageLimit, Read,
-    StorageError,
+    SpillFolder, StorageError,
 };
 use isomer_value::DatabaseId;
 use isomer_vfs::Seal;
@@ -30,7 +30,6 @@ use crate::{
     remote::Caches,
     replicated::{ReplicaState, ReplicationHooks},
     schema_change::SchemaEditor,
-    spill::SpillFolder,
     statistics::Statistics,
     store::{Hooks, Shared},
     store_state::Copies,

@@ -14,7 +14,7 @@ use isomer_layout::{
     },
     keyspace,
 };
-use isomer_storage::{Durability, Engine, GuardMode, MemoryBudget, Version};
+use isomer_storage::{Durability, Engine, GuardMode, MemoryBudget, SpillFolder, Version};
 use isomer_value::{DatabaseId, Interner, LabelId, NodeId, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
 
@@ -31,7 +31,6 @@ use crate::{
     observer::{CommitObserver, LoadSinks, Loading, Observers},
     replicated::{ReplicaState, ReplicationHooks, joining_error},
     small_commit::commit_small,
-    spill::SpillFolder,
     statistics::Statistics,
     store_options::DataStoreOptions,
     store_state::{Copies, OwnEra},

@@ -26,6 +26,7 @@ mod optimistic;
 #[cfg(all(test, feature = "model"))]
 mod optimistic_model;
 mod process_memory;
+mod spill;
 mod state;
 pub mod sync;
 mod tree;
@@ -52,6 +53,10 @@ pub use log_node::{
 pub use memory::{MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine};
 pub use optimistic::Optimistic;
 pub use process_memory::{MemoryPart, ProcessMemory, count_allocations};
+pub use spill::{
+    SPILL_BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun,
+    SpillWriter,
+};
 pub use view::View;
 pub use write_set::WriteSet;
 
