@@ -111,7 +111,8 @@ fn alone(own: &Path, shared: &Path, pairs: u64, report: &mut dyn Report) -> Resu
                 let tx = db.begin()?;
                 tx.bucket("written")
                     .put(format!("buffered-{number}"), number as i64)?;
-                Ok(tx.commit_with(Durability::Buffered).map(drop)?)
+                tx.set_durability(Durability::Buffered);
+                Ok(tx.commit().map(drop)?)
             })?;
             db.sync()?;
             let written = time_each(0..WRITES, |number| Ok(write(&db, "alone", number as u64)?))?;

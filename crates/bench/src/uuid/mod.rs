@@ -154,7 +154,8 @@ impl Subject for Bucket {
         for pair in pairs {
             bucket.put_bytes(pair.key.as_bytes(), pair.value.as_bytes())?;
         }
-        transaction.commit_with(durability(synced))?;
+        transaction.set_durability(durability(synced));
+        transaction.commit()?;
         Ok(())
     }
 

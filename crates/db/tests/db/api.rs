@@ -743,5 +743,5 @@ fn constraints_hold_for_statements_and_calls() {
     }
     first.commit().expect("the first");
     assert_eq!(second.commit().unwrap_err().kind(), ErrorKind::Retry);
-    assert!(db.check().expect("a check").is_empty());
+    assert!(db.check().run().expect("a check").is_empty());
 }

@@ -3,7 +3,7 @@
 use std::thread;
 
 use isomer_db::{
-    Database, EngineKind, ErrorKind, RestoreOptions, Result, Update, Value,
+    Database, EngineKind, ErrorKind, Result, Update, Value,
     internals::{
         DatabaseInternals as _,
         views::{ViewKind, ViewState},
@@ -251,13 +251,13 @@ fn a_restored_database_numbers_apart() {
     db.close().unwrap();
     // Nothing was written since it was opened: the backup looks like the end of a run.
     let db = open(&path);
-    db.backup(&backups).unwrap();
+    db.backup(&backups).run().unwrap();
     db.query(count).unwrap();
     assert_eq!(db.store().unwrap().replica(), Some(replica));
     db.close().unwrap();
 
     let target = folder.path().join("restored");
-    Database::restore(&backups, &target, &RestoreOptions::default()).unwrap();
+    Database::restore(&backups, &target).run().unwrap();
     let restored = open(&target);
     assert_eq!(one(&restored, count), 2.into());
     let other = restored.store().unwrap().replica().unwrap();
@@ -279,10 +279,10 @@ fn a_restored_database_opens_when_it_numbers_apart() {
     db.query("CREATE (:Post {_key: 'p'})").unwrap();
     db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 1)")
         .unwrap();
-    let first = db.backup(&backups).unwrap();
+    let first = db.backup(&backups).run().unwrap();
     db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 1)")
         .unwrap();
-    db.backup(&backups).unwrap();
+    db.backup(&backups).run().unwrap();
     db.close().unwrap();
     let refused = |target: &std::path::Path| {
         let error = Database::open(target).unwrap_err();
@@ -311,8 +311,8 @@ fn a_restored_database_opens_when_it_numbers_apart() {
     let between = first.version + 1;
     let target = folder.path().join("other");
     let point = isomer_db::RestorePoint::Version(first.version + 1000);
-    let options = RestoreOptions::new().point(point);
-    let error = Database::restore(&backups, &target, &options).unwrap_err();
+    let restoring = Database::restore(&backups, &target).point(point);
+    let error = restoring.run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(!target.exists());
 
@@ -320,8 +320,8 @@ fn a_restored_database_opens_when_it_numbers_apart() {
     let key = isomer_db::MasterKey::generate().unwrap();
     let target = folder.path().join("with a key");
     let point = isomer_db::RestorePoint::Version(between);
-    let options = RestoreOptions::new().point(point).key(key);
-    Database::restore(&backups, &target, &options).unwrap();
+    let restoring = Database::restore(&backups, &target).point(point).key(key);
+    restoring.run().unwrap();
     Database::open(&target).unwrap().close().unwrap();
 }
 
@@ -385,5 +385,5 @@ fn indexes_over_convergent_fields_are_used() {
     let keys = |query| format!("{:?}", db.query(query).unwrap().rows());
     assert!(!keys(queries[0]).contains("Int(7)"), "{}", keys(queries[0]));
     assert!(keys(queries[1]).contains("Int(7)"), "{}", keys(queries[1]));
-    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
 }

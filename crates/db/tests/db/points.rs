@@ -164,14 +164,14 @@ fn limits_and_errors_are_those_of_any_query() {
     assert_eq!(missing.kind(), ErrorKind::Invalid, "{missing}");
     let cancel = CancelHandle::new();
     cancel.cancel();
-    let stopped = read.query_with(params! { "key" => 7 }, &QueryOptions::new().cancel(cancel));
+    let stopped = read.query((params! { "key" => 7 }, &QueryOptions::new().cancel(cancel)));
     assert!(
         stopped.is_ok_and(|rows| rows.len() == 1),
         "a read that is over at once cannot be stopped"
     );
     let mut limits = Limits::default();
     limits.rows = Some(0);
-    let many = read.query_with(params! { "key" => 7 }, &QueryOptions::new().limits(limits));
+    let many = read.query((params! { "key" => 7 }, &QueryOptions::new().limits(limits)));
     assert_eq!(many.unwrap_err().kind(), ErrorKind::Limit);
     // Writes of other transactions are visible, and a schema change causes new planning.
     db.query("MATCH (n:A {_key: 7}) SET n.v = 50").expect("set");

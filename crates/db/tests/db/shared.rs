@@ -92,7 +92,7 @@ fn plans_and_views_see_the_last_commit_of_another_process() {
     one.query("DROP INDEX ages").unwrap();
     assert_eq!(number(&other, by_age), number(&one, by_age));
     for db in [&one, &other] {
-        assert_eq!(db.check().unwrap(), Vec::<String>::new());
+        assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
     }
 }
 
@@ -131,7 +131,7 @@ fn one_process_writes_the_files_of_views() {
     late.close().unwrap();
     let again = open(&path);
     assert_eq!(stored(&again), Some(version));
-    assert_eq!(again.check().unwrap(), Vec::<String>::new());
+    assert_eq!(again.check().run().unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn an_opening_removes_nothing_of_processes_that_run() {
     io::Write::write_all(&mut file, b"second").unwrap();
     file.finish().unwrap();
     assert_eq!(other.read_whole("/report").unwrap(), b"first second");
-    assert_eq!(other.check().unwrap(), Vec::<String>::new());
+    assert_eq!(other.check().run().unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn concurrent_queries_of_processes_are_serializable() {
         .iter()
         .chain([&late])
         .map(|db| {
-            assert_eq!(db.check().unwrap(), Vec::<String>::new());
+            assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
             (
                 number(db, "MATCH (c:Counter) RETURN c.value AS n"),
                 number(db, "MATCH (v:Visit) RETURN count(v) AS n"),

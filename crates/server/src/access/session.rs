@@ -1,11 +1,11 @@
 //! Sessions, and the access that they give.
 
-use std::{collections::VecDeque, net::IpAddr, sync::Arc};
+use std::{collections::VecDeque, net::IpAddr, path::Path, sync::Arc};
 
 use isomer_db::{
     Backup, BucketOptions, Database, FileReader, FileWriter, Limits, Map, Query, QueryOptions,
-    QueryResult, ReadTransaction, RestoreOptions, Restored, Row, RowCursor, RowStream,
-    StatementClass, WriteTransaction,
+    QueryResult, ReadTransaction, RestoreTask, Restored, Row, RowCursor, RowStream, StatementClass,
+    WriteTransaction,
     internals::{
         DatabaseInternals as _, QueryOptionsInternals as _,
         bulk::{
@@ -298,17 +298,14 @@ impl ServerAccess {
         self.session.databases.create(name)
     }
 
-    /// Creates a database from a backup.
-    pub(crate) fn restore_database(
+    /// Creates a database from a backup, with the task that restores it into a folder.
+    pub(crate) fn restore_database<'a>(
         &self,
         name: &str,
-        source: &std::path::Path,
-        options: &RestoreOptions,
-        progress: &mut dyn FnMut(u64, u64),
+        restore_into: impl FnOnce(&Path) -> RestoreTask<'a>,
     ) -> Result<Restored> {
         self.require_admin()?;
-        let databases = &self.session.databases;
-        databases.restore(name, source, options, progress)
+        self.session.databases.restore(name, restore_into)
     }
 
     /// Drops a database with all that is in it.
@@ -669,17 +666,13 @@ impl DatabaseAccess {
     }
 
     /// Adds a backup to the earlier ones in a folder; calls `progress` with the bytes done and the bytes in total.
-    pub fn backup(
-        &self,
-        target: &std::path::Path,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Backup> {
+    pub fn backup(&self, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Backup> {
         self.require(Role::Admin)?;
-        Ok(self.db.backup_with(target, progress)?)
+        Ok(self.db.backup(target).progress(progress).run()?)
     }
 
     /// Writes a copy of the database to a folder, which opens as a database.
-    pub fn checkpoint(&self, target: &std::path::Path) -> Result<()> {
+    pub fn checkpoint(&self, target: &Path) -> Result<()> {
         self.require(Role::Admin)?;
         Ok(self.db.checkpoint(target)?)
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::http::{StatusCode, header};
-use isomer_db::{Database, EngineKind, Map, RestoreOptions, RestorePoint, Value, params};
+use isomer_db::{Database, EngineKind, Map, RestorePoint, Value, params};
 
 use super::{call::Call, reply::Reply};
 use crate::{
@@ -318,18 +318,12 @@ impl Source {
                 let _reading =
                     core.operations
                         .begin(READING, &self.database, &user, &self.backup)?;
-                let mut options = RestoreOptions::new().point(self.point);
-                if let Some(key) = &core.key {
-                    options = options.key(key.clone());
-                }
-                let restored = access.restore_database(
-                    &name,
-                    &self.folder,
-                    &options,
-                    &mut |done, total| {
-                        operation.progress(done, total);
-                    },
-                )?;
+                let restored = access.restore_database(&name, |target| {
+                    Database::restore(&self.folder, target)
+                        .point(self.point)
+                        .key(core.key.clone())
+                        .progress(|done, total| operation.progress(done, total))
+                })?;
                 let made = params! {
                     "database" => name,
                     "version" => number(restored.version),

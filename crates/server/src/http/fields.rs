@@ -196,7 +196,8 @@ pub async fn update(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
         let collection = tx.collection(&label);
         let field = collection.field(key.clone(), &names(&path))?;
-        field.update_with(&update, context.as_ref())?;
+        let field = field.with_context(context.clone());
+        field.update(&update)?;
         let fetched = field.fetch()?;
         let body = params! {
             "kind" => fetched.kind.map(kind_name),

@@ -174,7 +174,8 @@ pub async fn update(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
             collection.insert(&params! { "_key" => key.as_str() })?;
         }
         let field = collection.field(key.as_str(), &FIELD)?;
-        field.update_with(&update, context.as_ref())?;
+        let field = field.with_context(context.clone());
+        field.update(&update)?;
         if !returned {
             return Ok(Answer::done());
         }

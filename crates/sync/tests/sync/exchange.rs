@@ -221,7 +221,7 @@ fn an_indexed_property_that_becomes_convergent_elsewhere_is_found() {
     exchange(&to, &mut peer, &mut |_| ()).unwrap();
     assert!(!seeks(&other), "a set is not in it");
     assert_eq!(found(&other), [7, 43, 45, 47, 49]);
-    assert_eq!(other.check().unwrap(), Vec::<String>::new());
+    assert_eq!(other.check().run().unwrap(), Vec::<String>::new());
     let refused = one
         .query("CREATE INDEX FOR (p:Post) ON (p.likes)")
         .unwrap_err();

@@ -216,7 +216,7 @@ fn on_one_graph(random: &mut Random, tally: &mut Tally) -> Result<()> {
         }
     }
     for (mode, database) in &databases {
-        let found = database.check()?;
+        let found = database.check().run()?;
         ensure!(
             found.is_empty(),
             "{mode:?}: {}\nafter\n{}",

@@ -697,6 +697,6 @@ fn look(path: &Path) -> Result<Option<String>, Error> {
             "{counted} nodes are counted, other ways give {all:?}"
         )));
     }
-    let findings = db.check()?;
+    let findings = db.check().run()?;
     Ok((!findings.is_empty()).then(|| findings.join("; ")))
 }
