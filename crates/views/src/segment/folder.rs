@@ -310,6 +310,7 @@ mod tests {
     use isomer_value::TypeId;
 
     use super::*;
+    use crate::segment::SegmentRejection;
 
     fn head(version: u64) -> Head {
         Head {
