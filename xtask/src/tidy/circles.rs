@@ -477,6 +477,31 @@ mod tests {
     }
 
     #[test]
+    fn other_crates_can_name_what_public_modules_declare_or_export() {
+        let modules = modules(&[
+            (
+                "src/lib.rs",
+                "mod a;\npub mod b;\npub use a::{One, c::Two as Three};\npub(crate) use a::Four;\n",
+            ),
+            (
+                "src/a/mod.rs",
+                "pub mod c;\npub struct One;\npub struct Four;\npub fn five() {}\n",
+            ),
+            ("src/a/c.rs", "pub enum Two {\n}\npub enum Private {\n}\n"),
+            (
+                "src/b.rs",
+                "pub use crate::d;\npub type Six = u8;\nmod e {\n    pub struct Inner;\n}\npub(super) struct Seven;\n",
+            ),
+            ("src/d.rs", "pub unsafe trait Eight {\n}\n"),
+        ]);
+        let types = modules.public_types().into_iter();
+        let names: Vec<_> = types
+            .map(|(module, name)| format!("{} {name}", name_of(&module)))
+            .collect();
+        assert_eq!(names, ["a One", "a::c Two", "b Six", "d Eight"]);
+    }
+
+    #[test]
     fn a_tree_of_imports_is_a_list_of_paths() {
         let paths = paths_of("a::{b, c::{self, d as e}, f::*}");
         let shown: Vec<_> = paths
