@@ -6,7 +6,7 @@ fn query(text: &str) -> RegularQuery {
         .unwrap_or_else(|error| panic!("{}", error.render(text)))
         .body
     {
-        StatementBody::RegularQuery(query) => query,
+        StatementBody::Query(query) => query,
         other => panic!("no query: {other:?}"),
     }
 }
