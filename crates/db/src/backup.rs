@@ -188,9 +188,9 @@ pub(crate) fn invalid_request(error: StorageError) -> Error {
 }
 
 impl Database {
-    /// A task that adds a backup to the folder `target`, which may contain earlier ones of the same database, concurrently with
-    /// reads and writes. Files that an earlier backup has are not copied again. Each backup is complete: see
-    /// [`Database::restore`]. An encrypted database has encrypted backups. Needs the engine
+    /// A task that adds a backup to the folder `target`, which may contain earlier ones of the same database,
+    /// concurrently with reads and writes. Files that an earlier backup has are not copied again. Each backup is
+    /// complete: see [`Database::restore`]. An encrypted database has encrypted backups. Needs the engine
     /// [`Lsm`](crate::EngineKind::Lsm), open for writing.
     ///
     /// ```
@@ -238,9 +238,9 @@ impl Database {
         backup::keep_last(&RealDisk, folder.as_ref(), count).map_err(invalid_request)
     }
 
-    /// A task that restores a database into the folder `target`, which must be empty or missing, from the backups in `source`: the
-    /// newest backup, or the state at any version or time between the oldest and the newest, as far as their log
-    /// reaches. A state within a bulk load cannot be restored: only one before it, or a backup made after it.
+    /// A task that restores a database into the folder `target`, which must be empty or missing, from the backups in
+    /// `source`: the newest backup, or the state at any version or time between the oldest and the newest, as far as
+    /// their log reaches. A state within a bulk load cannot be restored: only one before it, or a backup made after it.
     pub fn restore<'a>(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> RestoreTask<'a> {
         RestoreTask {
             source: source.into(),

@@ -326,11 +326,11 @@ impl WriteTransaction {
         self.0.durability.set(durability);
     }
 
-    /// Starts a commit without waiting for the disk: the returned future has the result of [`WriteTransaction::commit`]. It suits programs with few threads and many clients. Any executor
-    /// works, and the commit progresses without being polled. Watchers are notified when the future is polled after its
-    /// completion. If it is dropped earlier, the drop blocks until the completion. While a bulk load writes, this call
-    /// blocks, as all commits do. Wakers are called one after the other: each should be quick, and none may wait for
-    /// another one.
+    /// Starts a commit without waiting for the disk: the returned future has the result of
+    /// [`WriteTransaction::commit`]. It suits programs with few threads and many clients. Any executor works, and the
+    /// commit progresses without being polled. Watchers are notified when the future is polled after its completion. If
+    /// it is dropped earlier, the drop blocks until the completion. While a bulk load writes, this call blocks, as all
+    /// commits do. Wakers are called one after the other: each should be quick, and none may wait for another one.
     ///
     /// ```
     /// use isomerdb::{Database, params};
