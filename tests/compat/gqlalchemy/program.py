@@ -70,7 +70,7 @@ def constraints_are_read():
     db.execute("CREATE CONSTRAINT user_name FOR (u:User) REQUIRE u.name IS UNIQUE")
     assert [(one.label, one.property) for one in db.get_constraints()] == [("User", ("name",))], db.get_constraints()
     try:
-        db.execute("CREATE (:User {name: 'Ada'})")
+        list(db.execute_and_fetch("CREATE (u:User {name: 'Ada'}) RETURN u"))
     except ConstraintError:
         return
     raise AssertionError("a duplicate was accepted")

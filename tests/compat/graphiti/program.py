@@ -36,8 +36,8 @@ class Quiet(Neo4jDriver):
         pass
 
 
-def connect(kind=Quiet):
-    return kind(URI, USER, PASSWORD, "people")
+def connect():
+    return Quiet(URI, USER, PASSWORD, "people")
 
 
 def entity(name, vector):
@@ -171,14 +171,20 @@ async def nodes_and_edges_are_deleted():
 
 @expected_to_fail("FULLTEXT INDEX")
 async def all_indexes_are_created():
-    driver = connect(Neo4jDriver)
-    await driver.build_indices_and_constraints()
+    driver = connect()
+    try:
+        await Neo4jDriver.build_indices_and_constraints(driver)
+    finally:
+        await driver.close()
 
 
 @expected_to_fail("db.index.fulltext.queryNodes")
 async def full_text_search_finds_nodes():
     driver = connect()
-    await node_fulltext_search(driver, "Ada", SearchFilters(), [GROUP], 2)
+    try:
+        await node_fulltext_search(driver, "Ada", SearchFilters(), [GROUP], 2)
+    finally:
+        await driver.close()
 
 
 run(
