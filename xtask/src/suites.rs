@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     build::{Build, DEBUG_FOLDER, FEATURES, RELEASE_FOLDER},
-    chat, console,
+    chat, compat, console,
     context::Context,
     drivers, examples, mutants,
     needs::Need,
@@ -506,6 +506,46 @@ pub const SUITES: &[Suite] = &[
                 starts_isomer: true,
                 follows: true,
                 ..Part::once(drivers::suite, 100.0)
+            },
+        ],
+    },
+    Suite {
+        name: "compat",
+        about: "libraries of Neo4j's ecosystem against a server, one for each language: `cargo xtask compat` runs all",
+        needs: &[
+            CC,
+            Need::Program {
+                name: "python3",
+                apt: "python3 python3-venv",
+            },
+            Need::Program {
+                name: "npm",
+                apt: "nodejs npm",
+            },
+            Need::Program {
+                name: "chromium",
+                apt: "chromium",
+            },
+            Need::Program {
+                name: "mvn",
+                apt: "maven",
+            },
+            Need::Program {
+                name: "javac",
+                apt: "default-jdk-headless",
+            },
+        ],
+        when: When::NotQuick,
+        parts: &[
+            Part {
+                name: "install",
+                ..Part::once(compat::install, 30.0)
+            },
+            Part {
+                name: "run",
+                starts_isomer: true,
+                follows: true,
+                ..Part::once(compat::suite, 60.0)
             },
         ],
     },

@@ -99,17 +99,6 @@ public class Program {
         Harness.refused(Exception.class, () -> connect("wrong").createStatement().executeQuery("RETURN 1"));
     }
 
-    static void sqlIsTranslated() throws SQLException {
-        var properties = new Properties();
-        properties.put("user", Harness.USER);
-        properties.put("password", Harness.PASSWORD);
-        properties.put("enableSQLTranslation", "true");
-        try (var translated = DriverManager.getConnection("jdbc:neo4j://" + Harness.BOLT + "/people", properties);
-                var statement = translated.createStatement()) {
-            same(List.of("Ada", "Bob"), column(statement.executeQuery("SELECT name FROM Person ORDER BY name"), "name"));
-        }
-    }
-
     static void databaseDescribesItself() throws SQLException {
         var data = connection.getMetaData();
         same("Neo4j Kernel-community-5", data.getDatabaseProductName().replaceFirst("(-5).*", "$1"));
@@ -149,7 +138,6 @@ public class Program {
                 .test("batchesAreExecuted", Program::batchesAreExecuted)
                 .test("transactionsRollBack", Program::transactionsRollBack)
                 .test("failuresLeaveTheConnectionUsable", Program::failuresLeaveTheConnectionUsable)
-                .test("sqlIsTranslated", Program::sqlIsTranslated)
                 .test("databaseDescribesItself", Program::databaseDescribesItself)
                 .test("labelsAreTables", Program::labelsAreTables)
                 .test("proceduresAndFunctionsAreListed", Program::proceduresAndFunctionsAreListed)

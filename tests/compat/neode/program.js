@@ -7,7 +7,7 @@ const neode = new Neode(`bolt://${BOLT}`, USER, PASSWORD, false, "people");
 
 neode.model("Person", {
   person_id: { primary: true, type: "uuid", required: true },
-  name: { type: "string", indexed: true, required: true, min: 1 },
+  name: { type: "string", index: true, required: true, min: 1 },
   email: { type: "string", email: true },
   age: "number",
   born: "date",

@@ -158,7 +158,7 @@ def traversals_fetch_related_nodes():
     assert subgraph[0]._relations["city"]._relations["country"].code == "DE"
     optional = Person.nodes.filter(name="Anna").traverse(Path("country", optional=True)).all()
     assert len(optional) == 1
-    collected = Country.nodes.traverse("inhabitants").annotate(Collect("inhabitants")).all()
+    collected = Country.nodes.traverse(Path(value="inhabitants", alias="people")).annotate(Collect("people")).all()
     assert len(collected) == 1
 
 
@@ -225,7 +225,7 @@ async def asynchronous_models_work():
 def scripts_install_and_inspect():
     inspect = [sys.executable, "-m", "neomodel.scripts.neomodel_inspect_database", "--db", ADDRESS]
     done = subprocess.run(inspect, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr[-600:]
     assert "class Person(StructuredNode)" in done.stdout, done.stdout
     assert "FRIEND" in done.stdout, done.stdout
 

@@ -26,12 +26,10 @@ pub(crate) fn show_objects<'a>(
         .map(|field| binder.arena.slot(*field, Kind::Any))
         .collect();
     let columns = yielded(show, kind, &slots)?;
-    // A condition without `YIELD` may use every column.
-    let in_scope = match &show.yields {
-        Some(yields) if yields.items == YieldItems::Default => all_columns(kind, &slots),
-        _ => columns.clone(),
-    };
-    for column in in_scope {
+    // A condition may use every column: without `YIELD`, and by the name that it had before `YIELD … AS`. A new name
+    // takes precedence.
+    let all = all_columns(kind, &slots);
+    for column in all.into_iter().chain(columns.iter().cloned()) {
         let variable = Variable {
             slot: column.slot,
             kind: Kind::Any,
@@ -90,7 +88,7 @@ fn yielded(show: &ast::Show, kind: Listing, slots: &[SlotId]) -> Result<Vec<Colu
     }
 }
 
-/// Binds what follows `YIELD`. `RETURN *` keeps the order of the yielded columns.
+/// Binds what follows `YIELD`. `RETURN *` are the yielded columns, in their order.
 fn project<'a>(
     binder: &mut Binder<'a>,
     then: &'a [Clause],
@@ -115,6 +113,11 @@ fn project<'a>(
                 let mut names = columns.iter().map(|yielded| &yielded.name);
                 names.position(|name| *name == column.name)
             };
+            let is_item = |column: &Column| {
+                let mut items = projection.items.iter();
+                items.any(|item| *item.column() == column.name)
+            };
+            returned.retain(|column| position(column).is_some() || is_item(column));
             returned.sort_by_key(|column| position(column).unwrap_or(usize::MAX));
         }
         return Ok(returned);

@@ -374,6 +374,15 @@ impl Access {
         self.session.facts.is_system(&self.name)
     }
 
+    /// The same access, in a transaction of its principal and database.
+    pub(crate) fn within(self, open: Arc<OpenTransaction>) -> Self {
+        Self {
+            metadata: open.metadata().clone(),
+            open: Some(open),
+            ..self
+        }
+    }
+
     /// Fails for a statement that would write in the database of administration.
     pub(crate) fn check_administration(&self, text: &str) -> Result<()> {
         if !self.is_administration() {

@@ -6,7 +6,7 @@
 mod admin;
 mod alive;
 mod backups;
-mod base64;
+pub(crate) mod base64;
 mod call;
 mod changes;
 mod columns;
@@ -34,6 +34,7 @@ mod riak;
 pub mod route;
 pub mod routes;
 mod rows;
+mod transaction_api;
 mod transfer;
 mod watching;
 
@@ -62,6 +63,7 @@ use crate::{
     Result, ServerError,
     access::Principal,
     audit::{AuditDetails, Event},
+    config::Config,
     connections::Slot,
     core::Core,
     traces::Span,
@@ -367,10 +369,8 @@ fn check_host(call: &Call, uri: &Uri) -> Result<()> {
     let config = &call.core.config;
     let host = asked_host(call, uri)?;
     let name = host_name(host).to_ascii_lowercase();
-    let own = matches!(name.as_str(), "localhost" | "127.0.0.1" | "[::1]")
-        || name == address_name(config.listen.ip());
-    let known = own || config.hosts.contains(&name);
-    if !known && (config.listen.ip().is_loopback() || !config.hosts.is_empty()) {
+    if !is_own_host(config, host) && (config.listen.ip().is_loopback() || !config.hosts.is_empty())
+    {
         return Err(ServerError::Misdirected(format!(
             "unknown host name `{name}`: add it to `hosts`, or use localhost"
         )));
@@ -409,6 +409,15 @@ fn asked_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
         "the request names several hosts: its target and the field `Host` must have the same"
             .into(),
     ))
+}
+
+/// Whether a host, with or without a port, is one of this server's: this machine, the address that it listens on, or one
+/// of the setting `hosts`.
+pub(crate) fn is_own_host(config: &Config, host: &str) -> bool {
+    let name = host_name(host).to_ascii_lowercase();
+    matches!(name.as_str(), "localhost" | "127.0.0.1" | "[::1]")
+        || name == address_name(config.listen.ip())
+        || config.hosts.contains(&name)
 }
 
 /// A host without its port.

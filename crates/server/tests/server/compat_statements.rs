@@ -145,6 +145,12 @@ fn the_server_lists_its_databases_users_and_settings() {
             true.into()
         ]]
     );
+    // A condition may use the name before `AS`, which `RETURN *` does not return.
+    let renamed = "SHOW PROCEDURES YIELD name AS procedure ORDER BY procedure DESC WHERE name STARTS WITH 'db.p' RETURN *";
+    assert_eq!(
+        rows(&mut reader, "people", renamed),
+        [[text("db.propertyKeys")], [text("db.ping")]]
+    );
     let current = "SHOW CURRENT USER YIELD user, roles, home";
     let roles: Value = vec![text("reader on people")].into();
     assert_eq!(
