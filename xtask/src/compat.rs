@@ -411,8 +411,9 @@ impl Target {
                 "mkdir -p \"$2\" && exec 9> \"$2.lock\" && flock 9 && \
                  cat \"$1\"/* \"$1\"/../harness/Harness.java > \"$2.wanted\" && \
                  cmp -s \"$2.wanted\" \"$2/done\" && exit; \
+                 rm -rf \"$2\" && mkdir \"$2\" && \
                  mvn -q -B -f \"$1/pom.xml\" dependency:copy-dependencies -DoutputDirectory=\"$2\" && \
-                 rm -rf \"$2/classes\" && { ! ls \"$1\"/*.java > /dev/null 2>&1 || \
+                 { ! ls \"$1\"/*.java > /dev/null 2>&1 || \
                  javac -parameters -cp \"$2/*\" -d \"$2/classes\" \"$1\"/../harness/Harness.java \"$1\"/*.java; } && \
                  cp \"$2.wanted\" \"$2/done\""
             }
