@@ -198,22 +198,29 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
 }
 
 /// Installs the named libraries, or all, runs their programs in parallel and prints a table; returns whether no test
-/// failed.
-pub fn run(names: &[String], jobs: usize) -> Result<bool> {
+/// failed. The server is `isomer`, or else it is built.
+pub fn run(names: &[String], jobs: usize, isomer: Option<PathBuf>) -> Result<bool> {
     for name in names {
         if LIBRARIES.iter().all(|library| library.name != name) {
             let known: Vec<&str> = LIBRARIES.iter().map(|library| library.name).collect();
             bail!("unknown library `{name}`: expected {}", known.join(", "));
         }
     }
-    let mut build = workspace::cargo();
-    build.args(["build", "--locked", "-p", "isomer-cli"]);
-    if !succeeds(&mut build)? {
-        return Ok(false);
-    }
+    let isomer = match isomer {
+        Some(isomer) => isomer
+            .canonicalize()
+            .with_context(|| isomer.display().to_string())?,
+        None => {
+            let mut build = workspace::cargo();
+            build.args(["build", "--locked", "-p", "isomer-cli"]);
+            if !succeeds(&mut build)? {
+                return Ok(false);
+            }
+            workspace::target_dir().join("debug/isomer")
+        }
+    };
     process::heed_interrupts()?;
     let target = Target::new()?;
-    let isomer = workspace::target_dir().join("debug/isomer");
     let chosen: Vec<&Library> = LIBRARIES
         .iter()
         .filter(|library| names.is_empty() || names.iter().any(|name| name == library.name))

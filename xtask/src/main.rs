@@ -122,6 +122,9 @@ enum Command {
         /// Libraries at once
         #[arg(long, default_value_t = 2)]
         jobs: usize,
+        /// The server's program [default: built from the sources]
+        #[arg(long, value_name = "FILE")]
+        isomer: Option<PathBuf>,
     },
     /// Sends requests of all kinds to every route, generated from the server's own description by
     /// schemathesis; none may cause a server error
@@ -186,7 +189,11 @@ fn main() -> ExitCode {
             every,
             profile,
         } => commands::kills(minutes, every, &profile),
-        Command::Compat { names, jobs } => compat::run(&names, jobs),
+        Command::Compat {
+            names,
+            jobs,
+            isomer,
+        } => compat::run(&names, jobs, isomer),
         Command::Interface { examples, seed } => drivers::interface(examples, seed),
     };
     match ran {

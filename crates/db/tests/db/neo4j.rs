@@ -259,7 +259,7 @@ fn the_schema_is_described_as_a_graph() {
             ),
             (
                 "CALL apoc.schema.nodes() YIELD label, properties, type, size, valuesSelectivity WHERE type = 'RANGE' \
-                 RETURN label, properties, size * valuesSelectivity AS distinct",
+                 RETURN label, properties, size * valuesSelectivity AS values",
                 &["[\"Item\",[\"sku\"],2.0]"],
             ),
             (

@@ -18,7 +18,8 @@ const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-/// Sends a request to upgrade with more fields; returns the connection and the head of the answer.
+/// Sends a request to upgrade with more fields; returns the connection and the head of the answer, which is empty if the
+/// server closes without one.
 fn ask(address: SocketAddr, fields: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(address).expect("connected");
     stream
@@ -28,7 +29,7 @@ fn ask(address: SocketAddr, fields: &str) -> (TcpStream, String) {
     stream.write_all(head.as_bytes()).expect("sent");
     let mut answer = Vec::new();
     let mut byte = [0];
-    while !answer.ends_with(b"\r\n\r\n") && stream.read(&mut byte).expect("read") > 0 {
+    while !answer.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
         answer.push(byte[0]);
     }
     (stream, String::from_utf8(answer).expect("text"))
