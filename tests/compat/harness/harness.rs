@@ -19,7 +19,7 @@ pub fn password() -> String {
     variable("PASSWORD")
 }
 
-/// Runs a test on a task of its own, whose panic is its failure; prints its result and returns what went wrong.
+/// Runs a test on a separate task, whose panic is its failure; prints its result and returns what went wrong.
 pub async fn outcome<F, E>(name: &str, test: F) -> Option<String>
 where
     F: Future<Output = Result<(), E>> + 'static,

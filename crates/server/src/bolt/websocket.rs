@@ -16,9 +16,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use crate::{core::Core, http};
+use crate::{core::Core, hosts};
 
 /// The first bytes of a request to upgrade.
 pub const GET: [u8; 4] = *b"GET ";
@@ -156,7 +157,7 @@ fn answer<'a>(core: &Core, head: &'a [u8]) -> Result<&'a str, Refusal> {
         && let Some(origin) = field("Origin")
     {
         let site = origin.split_once("://").map(|(_, site)| site);
-        if !site.is_some_and(|site| http::is_own_host(&core.config, site)) {
+        if !site.is_some_and(|site| hosts::is_own_host(&core.config, site)) {
             return Err(Refusal {
                 status: "403 Forbidden",
                 message: format!(
@@ -166,8 +167,11 @@ fn answer<'a>(core: &Core, head: &'a [u8]) -> Result<&'a str, Refusal> {
             });
         }
     }
-    let key = field("Sec-WebSocket-Key")
-        .filter(|key| http::base64::decode(key).is_some_and(|bytes| bytes.len() == 16));
+    let key = field("Sec-WebSocket-Key").filter(|key| {
+        BASE64_STANDARD
+            .decode(key)
+            .is_ok_and(|bytes| bytes.len() == 16)
+    });
     key.ok_or_else(|| invalid("`Sec-WebSocket-Key` must be the Base64 of 16 bytes"))
 }
 
@@ -175,7 +179,7 @@ fn answer<'a>(core: &Core, head: &'a [u8]) -> Result<&'a str, Refusal> {
 fn accept_key(key: &str) -> String {
     let text = format!("{key}{KEY_SUFFIX}");
     let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
-    http::base64::encode_padded(digest.as_ref())
+    BASE64_STANDARD.encode(digest.as_ref())
 }
 
 // ---- frames ---------------------------------------------------------------------------------------------------------

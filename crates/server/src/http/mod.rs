@@ -6,7 +6,7 @@
 mod admin;
 mod alive;
 mod backups;
-pub(crate) mod base64;
+mod base64;
 mod call;
 mod changes;
 mod columns;
@@ -63,9 +63,9 @@ use crate::{
     Result, ServerError,
     access::Principal,
     audit::{AuditDetails, Event},
-    config::Config,
     connections::Slot,
     core::Core,
+    hosts::{host_name, is_own_host},
     traces::Span,
 };
 
@@ -409,30 +409,6 @@ fn asked_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
         "the request names several hosts: its target and the field `Host` must have the same"
             .into(),
     ))
-}
-
-/// Whether a host, with or without a port, is one of this server's: this machine, the address that it listens on, or one
-/// of the setting `hosts`.
-pub(crate) fn is_own_host(config: &Config, host: &str) -> bool {
-    let name = host_name(host).to_ascii_lowercase();
-    matches!(name.as_str(), "localhost" | "127.0.0.1" | "[::1]")
-        || name == address_name(config.listen.ip())
-        || config.hosts.contains(&name)
-}
-
-/// A host without its port.
-fn host_name(host: &str) -> &str {
-    if host.starts_with('[') {
-        return host.find(']').map_or(host, |end| &host[..=end]);
-    }
-    host.split(':').next().unwrap_or_default()
-}
-
-fn address_name(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
-    }
 }
 
 impl Route {

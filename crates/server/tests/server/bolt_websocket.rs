@@ -18,8 +18,8 @@ const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-/// Sends a request to upgrade with more fields; returns the connection and the head of the answer, which is empty if the
-/// server closes without one.
+/// Sends a request to upgrade with more fields; returns the connection and the head of the answer, which is empty if
+/// the server closes without one.
 fn ask(address: SocketAddr, fields: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(address).expect("connected");
     stream

@@ -1,5 +1,5 @@
-//! `apoc.meta.graph`, `apoc.meta.subGraph`, `apoc.schema.*`, `apoc.meta.cypher.*`: the schema as libraries that describe
-//! it to language models read it. Virtual nodes and relationships of APOC are maps here.
+//! `apoc.meta.graph`, `apoc.meta.subGraph`, `apoc.schema.*`, `apoc.meta.cypher.*`: the schema, for libraries that
+//! describe it to language models. Virtual nodes and relationships of APOC are maps here.
 
 use std::{collections::HashSet, sync::Arc};
 
