@@ -81,4 +81,5 @@ Feature: Weighted shortest paths, and SHOW commands
       | SHOW LABELS YIELD name | UndefinedVariable |
       | SHOW LABELS WHERE name = 1 | UndefinedVariable |
       | SHOW NOTHING | UnexpectedSyntax |
-      | UNWIND [1] AS x CALL { WITH x CREATE (:T) } IN TRANSACTIONS OF 10 ROWS | UnexpectedSyntax |
+      | UNWIND [1] AS x CALL { WITH x CREATE (:T) } IN TRANSACTIONS OF 0 ROWS | InvalidArgumentType |
+      | USING PERIODIC COMMIT 500 LOAD CSV FROM 'a.csv' AS row CREATE (:T) | UnexpectedSyntax |

@@ -1,11 +1,12 @@
 //! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | console | reference | memory |
-//! kills | interface | soak | soak-shared`.
+//! kills | compat | interface | soak | soak-shared`.
 //!
 //! Kept light (argument parsing, JSON, errors), because it is built before anything else can run.
 
 mod build;
 mod chat;
 mod commands;
+mod compat;
 mod console;
 mod context;
 mod drivers;
@@ -23,6 +24,7 @@ mod portions;
 mod process;
 mod readme;
 mod sanitize;
+mod server;
 mod suites;
 mod table;
 mod tally;
@@ -44,6 +46,7 @@ use clap::{Parser, Subcommand};
     version,
     after_help = "Not part of `cargo xtask test`, because they run for 15 minutes or longer: \
                   `memory` (a whole network within 2 GiB), `kills` (a server under load, killed repeatedly), \
+                  `compat` (all libraries of Neo4j's ecosystem), \
                   `interface` (every route, many requests), `soak`, `soak-shared`, `bench` and `bench-peers`."
 )]
 struct Arguments {
@@ -111,6 +114,18 @@ enum Command {
         #[arg(long, default_value = "release")]
         profile: String,
     },
+    /// Runs libraries of Neo4j's ecosystem, installed from their registries, against a server each
+    #[command(after_help = "Example: cargo xtask compat neomodel spring-elements")]
+    Compat {
+        /// Libraries [default: all]
+        names: Vec<String>,
+        /// Libraries at once
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// The server's program [default: built from the sources]
+        #[arg(long, value_name = "FILE")]
+        isomer: Option<PathBuf>,
+    },
     /// Sends requests of all kinds to every route, generated from the server's own description by
     /// schemathesis; none may cause a server error
     #[command(after_help = "Example: cargo xtask interface --examples 200 --seed 7")]
@@ -174,6 +189,11 @@ fn main() -> ExitCode {
             every,
             profile,
         } => commands::kills(minutes, every, &profile),
+        Command::Compat {
+            names,
+            jobs,
+            isomer,
+        } => compat::run(&names, jobs, isomer),
         Command::Interface { examples, seed } => drivers::interface(examples, seed),
     };
     match ran {

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     build::{Build, DEBUG_FOLDER, FEATURES, RELEASE_FOLDER},
-    chat, console,
+    chat, compat, console,
     context::Context,
     drivers, examples, mutants,
     needs::Need,
@@ -199,6 +199,13 @@ pub const SUITES: &[Suite] = &[
         needs: &[CC],
         when: When::Full,
         parts: &[Part::programs(&[Build::Tests], redb, 20.0)],
+    },
+    Suite {
+        name: "shared",
+        about: "the tests of the public interface, while a second process writes to their databases",
+        needs: &[CC],
+        when: When::Full,
+        parts: &[Part::programs(&[Build::Tests], shared, 60.0)],
     },
     Suite {
         name: "traces",
@@ -510,6 +517,46 @@ pub const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "compat",
+        about: "libraries of Neo4j's ecosystem against a server, one for each language: `cargo xtask compat` runs all",
+        needs: &[
+            CC,
+            Need::Program {
+                name: "python3",
+                apt: "python3 python3-venv",
+            },
+            Need::Program {
+                name: "npm",
+                apt: "nodejs npm",
+            },
+            Need::Program {
+                name: "chromium",
+                apt: "chromium",
+            },
+            Need::Program {
+                name: "mvn",
+                apt: "maven",
+            },
+            Need::Program {
+                name: "javac",
+                apt: "default-jdk-headless",
+            },
+        ],
+        when: When::NotQuick,
+        parts: &[
+            Part {
+                name: "install",
+                ..Part::once(compat::install, 30.0)
+            },
+            Part {
+                name: "run",
+                starts_isomer: true,
+                follows: true,
+                ..Part::once(compat::suite, 60.0)
+            },
+        ],
+    },
+    Suite {
         name: "chat",
         about: "the chat example on four stores, PostgreSQL and LevelDB among them, and between two browsers",
         needs: &[
@@ -654,6 +701,20 @@ fn redb(program: &TestProgram) -> Option<Invocation> {
     is_on_default.then_some(Invocation {
         arguments: &[],
         environment: &[("ISOMER_ENGINE", "redb")],
+    })
+}
+
+/// The programs whose databases a second process can write to.
+fn shared(program: &TestProgram) -> Option<Invocation> {
+    let is_db = program.package == "isomer-db" && program.is_target("db");
+    let arguments: &[&str] = match is_suite(program, "isolation") {
+        true => &["language_on_disk"],
+        false if is_db || is_suite(program, "golden") => &[],
+        false => return None,
+    };
+    Some(Invocation {
+        arguments,
+        environment: &[("ISOMER_TEST_SHARED", "1")],
     })
 }
 

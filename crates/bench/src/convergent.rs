@@ -84,7 +84,8 @@ impl Bench<'_> {
     ) -> Result<()> {
         let tx = self.db.begin()?;
         body(&mut tx.data())?;
-        tx.commit_with(durability)?;
+        tx.set_durability(durability);
+        tx.commit()?;
         Ok(())
     }
 
@@ -334,7 +335,8 @@ impl Bench<'_> {
                 &prepared,
                 params! { "k" => "owner", "word" => element(number) },
             )?;
-            tx.commit_with(Durability::Buffered)?;
+            tx.set_durability(Durability::Buffered);
+            tx.commit()?;
         }
         let each = micros(watch.read().1) / WORDS as f64;
         report.case(Case::new("convergent", "query_add_us", each, "us", WORDS));
@@ -379,7 +381,8 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
             tx.data()
                 .fields_mut()
                 .converge(owner, &["count"], &ConvergentOp::Count(1), None)?;
-            tx.commit_with(Durability::Buffered)?;
+            tx.set_durability(Durability::Buffered);
+            tx.commit()?;
         }
     }
     let total = each * REPLICAS as u64;

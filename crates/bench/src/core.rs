@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use isomer_db::{Database, internals::DatabaseInternals as _, params};
+use isomer_db::{Database, Sharing, internals::DatabaseInternals as _, params};
 
 use crate::{
     Network,
@@ -32,12 +32,23 @@ const SHORT_WRITING_TIME: Duration = Duration::from_millis(300);
 const TEST_SCALE: f64 = 0.005;
 const WRITERS: usize = 20;
 
-/// Runs every case on a new database in `folder`.
-pub fn run(folder: &Path, scale: f64, report: &mut dyn Report) -> Result<()> {
+/// Runs every case on a new database in `folder`. With `sharing` it is opened again in that way once it is loaded: a
+/// shared database takes no large load.
+pub fn run(
+    folder: &Path,
+    scale: f64,
+    sharing: Option<Sharing>,
+    report: &mut dyn Report,
+) -> Result<()> {
     report.stage("making the network");
     let network = Network::at_scale(scale, DEFAULT_SEED);
-    let db = Database::open(folder.join("core"))?;
+    let path = folder.join("core");
+    let mut db = Database::open(&path)?;
     import(&db, &network, report)?;
+    if let Some(sharing) = sharing {
+        db.close()?;
+        db = Database::builder().sharing(sharing).open(&path)?;
+    }
     point_reads(&db, &network, report)?;
     neighbours(&db, &network, report)?;
     aggregate(&db, &network, report)?;

@@ -7,6 +7,7 @@
 //! changed in between (a new record of the label, a deleted end, an index), the load is refused with a conflict and
 //! nothing has happened.
 
+mod entries;
 mod links;
 mod load;
 mod nodes;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use isomer_data::{
-    Change, ChangeSet, DataError, DataStore, Ingest, LoadSinks, Loading, SpillFolder, Verdict,
+    Change, ChangeSet, DataError, DataStore, Ingest, LoadSinks, Loading, RecordScope, SpillFolder,
+    Verdict,
 };
 use isomer_layout::graph::state::KEY;
 use isomer_storage::{MemoryKind, Reservation, StorageError, Version};
-use isomer_value::{LabelId, Map, PropId, Value, record::RecordRef};
+use isomer_value::{LabelId, Map, PropId, TypeId, Value, record::RecordRef};
 
 /// A node to be loaded.
 #[derive(Clone, Debug)]
@@ -127,8 +128,8 @@ pub(crate) const REPORT_EVERY: u64 = 8192;
 pub(crate) enum Precondition {
     /// No node joined the label or changed a key; where `unique`, no node changed at all.
     Label { label: LabelId, unique: bool },
-    /// No node was deleted and no key changed.
-    Ends,
+    /// No node was deleted and no key changed; no relationship of the type `unique` was created or changed.
+    Ends { unique: Option<TypeId> },
 }
 
 /// What the second phase writes, in addition to the pairs.
@@ -232,7 +233,7 @@ impl Precondition {
             ) => {
                 *unique || labels_added.contains(label) || set.iter().any(|(prop, _)| keyed(*prop))
             }
-            (Change::NodeDeleted { .. }, Self::Ends) => true,
+            (Change::NodeDeleted { .. }, Self::Ends { .. }) => true,
             (
                 Change::NodeChanged {
                     labels_removed,
@@ -240,12 +241,20 @@ impl Precondition {
                     removed,
                     ..
                 },
-                Self::Ends,
+                Self::Ends { .. },
             ) => {
                 !labels_removed.is_empty()
                     || set.iter().any(|(prop, _)| keyed(*prop))
                     || removed.iter().any(|prop| keyed(*prop))
             }
+            (Change::RelationshipCreated { record, .. }, Self::Ends { unique: Some(own) }) => {
+                RecordScope::Type(*own).covers(&RecordRef::new(record)?)
+            }
+            (
+                Change::RelationshipChanged { type_id, .. }
+                | Change::RelationshipsLoaded { type_id, .. },
+                Self::Ends { unique: Some(own) },
+            ) => type_id == own,
             _ => false,
         })
     }

@@ -13,9 +13,9 @@ use isomer_data::{
 use isomer_layout::{
     graph::{
         key::encode_key,
-        state::{KEY, NodeState},
+        state::{EntryOwner, KEY, NodeState},
     },
-    index::{IndexEntry, entries_of as index_entries},
+    index::IndexEntry,
     keyspace::{self, push_id},
     properties::{brief, without_nulls},
 };
@@ -24,18 +24,15 @@ use isomer_value::{LabelId, NodeId, Value, key, record::RecordBuilder};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::{
+    entries::{LoadedScope, repeated_value},
     load::{
         BulkNode, BulkOptions, BulkOutcome, BulkWatch, Load, LoadMemory, LoadPairs, Precondition,
-        own_seed, write_pairs,
+        write_pairs,
     },
     pipeline::read_rows,
     sorter::{Sortable, Sorted, Sorter, Spool, Spooled, read_bytes, write_bytes},
     uniques::{Claim, Refused, Uniques},
 };
-
-/// How errors name the owner of a key or value that a row of the same load repeats.
-const THIS_ROW: &str = "this row";
-const ANOTHER_ROW: &str = "another row of this load";
 
 /// A key or index entry of the node with a number in this load; sorts like the stored key.
 struct Placed {
@@ -90,11 +87,8 @@ struct Reading<'a> {
     ingest: &'a Ingest,
     tx: Transaction,
     label: LabelId,
-    /// Whether the label has nodes already, among which keys and unique values must be new.
-    occupied: bool,
+    scope: LoadedScope,
     uniques: Uniques,
-    /// Random per load, so that an attacker cannot prepare keys whose hashes collide.
-    seed: u64,
     room: LoadMemory,
     records: Spool,
     keys: Sorter<Placed>,
@@ -122,10 +116,9 @@ pub fn load_nodes(
     let mut reading = Reading {
         ingest: &ingest,
         label,
-        occupied: tx.exact_node_count(Some(label))? > 0,
+        scope: LoadedScope::new(label.into(), tx.exact_node_count(Some(label))? > 0),
         tx,
         uniques: Uniques::new(share, &room.spill),
-        seed: own_seed(),
         records: Spool::new(share, &room.spill),
         keys: Sorter::new(share, &room.spill),
         entries: Sorter::new(share, &room.spill),
@@ -174,7 +167,7 @@ impl Reading<'_> {
             }
             self.uniques.take(number, row.row, checked.claims)
         })();
-        spilled.map_err(|error: io::Error| self.room.spill.error(&error))?;
+        spilled.map_err(|error: io::Error| self.room.spill.explain(&error))?;
         Ok(Ok(()))
     }
 
@@ -193,22 +186,13 @@ impl Reading<'_> {
     }
 
     fn repeated(&self, refused: &Refused) -> DataError {
-        let catalog = self.tx.names();
         let value = refused.value.clone();
         match refused.place.checked_sub(1) {
             None => DataError::KeyExists {
                 label: self.label_name(),
                 key: value,
             },
-            Some(place) => DataError::NotUnique {
-                rule: catalog
-                    .indexes()
-                    .get(place as usize)
-                    .map_or_else(String::new, |index| index.name.to_string()),
-                values: value,
-                record: THIS_ROW.into(),
-                holder: ANOTHER_ROW.into(),
-            },
+            Some(place) => repeated_value(self.tx.names(), place, refused),
         }
     }
 
@@ -224,9 +208,9 @@ impl Reading<'_> {
         if let Some(value) = state.properties.get(KEY) {
             let encoded = encode_key(value)?;
             let prefix = [keyspace::keys_of(self.label), encoded].concat();
-            let hash = xxh3_128_with_seed(&prefix, self.seed);
+            let hash = xxh3_128_with_seed(&prefix, self.scope.seed);
             if self.uniques.is_taken(hash)
-                || self.occupied && self.tx.node_by_key(self.label, value)?.is_some()
+                || self.scope.occupied && self.tx.node_by_key(self.label, value)?.is_some()
             {
                 return Err(DataError::KeyExists {
                     label: self.label_name(),
@@ -241,41 +225,9 @@ impl Reading<'_> {
             key = Some(prefix);
         }
         catalog.check_new_node(state)?;
-        let mut entries = Vec::new();
-        for (place, index) in catalog
-            .indexes()
-            .iter()
-            .enumerate()
-            .filter(|(_, index)| index.label == self.label)
-        {
-            for entry in index_entries(index, state)? {
-                if index.unique {
-                    let hash = xxh3_128_with_seed(&entry.prefix(), self.seed);
-                    let holder = if self.occupied {
-                        self.tx.stored_pairs().holder(&entry)?
-                    } else {
-                        None
-                    };
-                    if holder.is_some() || self.uniques.is_taken(hash) {
-                        return Err(DataError::NotUnique {
-                            rule: index.name.to_string(),
-                            values: entry.described(index, catalog),
-                            record: THIS_ROW.into(),
-                            holder: match holder {
-                                Some(holder) => format!("node {holder}"),
-                                None => ANOTHER_ROW.into(),
-                            },
-                        });
-                    }
-                    claims.push(Claim {
-                        hash,
-                        place: place as u32 + 1,
-                        value: entry.described(index, catalog),
-                    });
-                }
-                entries.push(entry);
-            }
-        }
+        let entries =
+            self.scope
+                .entries(&self.tx, &state.properties, &self.uniques, &mut claims)?;
         let builder = RecordBuilder::node(&state.labels);
         Ok(Checked {
             record: self.ingest.encode(builder, &state.properties)?,
@@ -291,6 +243,7 @@ impl Reading<'_> {
             ingest,
             tx,
             label,
+            scope,
             records,
             keys,
             entries,
@@ -299,13 +252,10 @@ impl Reading<'_> {
         } = self;
         let count = records.len() - refused.len() as u64;
         let catalog = tx.names().clone();
-        let unique = catalog
-            .indexes()
-            .iter()
-            .any(|index| index.label == label && index.unique);
+        let unique = scope.has_unique(&catalog);
         let since = tx.version();
         drop(tx);
-        let failed = |error: io::Error| room.spill.error(&error);
+        let failed = |error: io::Error| room.spill.explain(&error);
         let first = ingest.reserve_nodes(label, count)?;
         let loading = Loading::Nodes {
             label,
@@ -406,7 +356,7 @@ impl Pairs {
                 Ok(Placed { mut prefix, number }) => {
                     if let Some(node) = self.id(number) {
                         push_id(&mut prefix, node.0);
-                        return Some(Ok((prefix, IndexEntry::value(node).to_vec())));
+                        return Some(Ok((prefix, EntryOwner::Node(node).entry_value())));
                     }
                 }
                 Err(error) => return Some(Err(error)),

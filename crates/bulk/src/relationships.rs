@@ -1,13 +1,21 @@
 //! Loading relationships of one type between the nodes of two labels.
 
-use std::{io, sync::Arc};
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
+};
 
 use isomer_data::{
     Access, DataError, DataStore, GraphRead, Ingest, LoadSinks, Loading, RelRow, SpillFolder,
-    Transaction, after_prefix,
+    Transaction, Verdict, after_prefix,
 };
 use isomer_layout::{
-    graph::{key::encode_key, rows},
+    graph::{
+        key::encode_key,
+        rows,
+        state::{EntryOwner, RelState},
+    },
+    index::IndexEntry,
     keyspace::{self, sole_id},
     properties::{brief, without_nulls},
 };
@@ -17,13 +25,15 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::{
+    entries::{LoadedScope, repeated_value},
     links::{Link, Links, SortedLinks},
     load::{
         BulkEnds, BulkOptions, BulkOutcome, BulkRelationship, BulkWatch, Load, LoadMemory,
         LoadPairs, Precondition, own_seed, write_pairs,
     },
     pipeline::read_rows,
-    sorter::{Spool, Spooled},
+    sorter::{Sortable, Sorted, Sorter, Spool, Spooled, read_bytes, write_bytes},
+    uniques::{Claim, Uniques},
 };
 
 /// Finds nodes by key.
@@ -148,12 +158,20 @@ pub fn load_relationships(
     let tables = from.bytes() + own_to.as_ref().map_or(0, Keys::bytes);
     let least = from.ids.0.min(to.ids.0);
     let nodes = least..from.ids.1.max(to.ids.1).saturating_add(1).max(least);
+    let is_ruled = tx.names().schema.concerns_type(type_id);
+    // Entries and unique values get half of the memory, where there are any.
+    let budget = (room.bytes - tables) / if is_ruled { 2 } else { 1 };
     let mut read = Gathered {
         records: Spool::new(room.bytes / 16, &room.spill),
-        links: Links::new(nodes, (room.bytes - tables) / 8 * 7, &room.spill),
+        links: Links::new(nodes, budget / 8 * 7, &room.spill),
+        entries: Sorter::new(budget / 4, &room.spill),
+        uniques: Uniques::new(budget / 4, &room.spill),
         last_source: NodeId(0),
         last_target: NodeId(0),
     };
+    let occupied = is_ruled && tx.exact_relationship_count(Some(type_id))? > 0;
+    let scope = LoadedScope::new(type_id.into(), occupied);
+    let unique = scope.has_unique(tx.names()).then_some(type_id);
     let mut outcome = BulkOutcome {
         version: since,
         ..BulkOutcome::default()
@@ -166,16 +184,33 @@ pub fn load_relationships(
             .find(&from, reader, &row.source, "source")
             .and_then(|source| {
                 let target = targets.find(to, reader, &row.target, "target")?;
-                Ok((
+                let mut checked = Checked {
+                    row: row.row,
                     source,
                     target,
-                    encode(&ingest, type_id, source, target, row)?,
-                ))
+                    record: encode(&ingest, type_id, source, target, row)?,
+                    entries: Vec::new(),
+                    claims: Vec::new(),
+                };
+                if is_ruled {
+                    let state = RelState {
+                        type_id,
+                        properties: without_nulls(&row.properties),
+                    };
+                    reader.names().schema.check(reader.names(), None, &state)?;
+                    checked.entries = scope.entries(
+                        reader,
+                        &state.properties,
+                        &read.uniques,
+                        &mut checked.claims,
+                    )?;
+                }
+                Ok(checked)
             });
         match checked {
-            Ok((source, target, record)) => {
-                read.push(source, target, &record)
-                    .map_err(|error| room.spill.error(&error))?;
+            Ok(checked) => {
+                read.push(checked)
+                    .map_err(|error| room.spill.explain(&error))?;
                 Ok(Ok(()))
             }
             Err(error) if matches!(error, DataError::Storage(_) | DataError::Corrupt { .. }) => {
@@ -185,10 +220,26 @@ pub fn load_relationships(
         }
     };
     outcome.rejected = read_rows(rows, watch, take, |row| row.row)?;
+    let none = Uniques::new(0, &room.spill);
+    let mut refused = Vec::new();
+    for late in std::mem::replace(&mut read.uniques, none).finish()? {
+        let error = repeated_value(tx.names(), late.place.saturating_sub(1), &late);
+        if watch.rejected(late.row, &error) == Verdict::Stop {
+            return Err(error);
+        }
+        refused.push(late.number);
+    }
     drop((tx, from, own_to));
-    outcome.loaded = read.records.len();
+    outcome.rejected += refused.len() as u64;
+    outcome.loaded = read.records.len() - refused.len() as u64;
     if outcome.loaded > 0 {
-        outcome.version = write(&ingest, type_id, since, &room, read, watch)?;
+        let target = LoadTarget {
+            type_id,
+            since,
+            unique,
+            refused,
+        };
+        outcome.version = write(&ingest, target, &room, read, watch)?;
     }
     Ok(outcome)
 }
@@ -207,17 +258,79 @@ fn encode(
     ingest.encode(builder, &without_nulls(&row.properties))
 }
 
+/// What the first phase has decided.
+struct LoadTarget {
+    type_id: TypeId,
+    /// The version that it has read.
+    since: Version,
+    /// The type, where it has a unique index.
+    unique: Option<TypeId>,
+    /// Numbers of the rows that are left out in the end, ascending.
+    refused: Vec<u64>,
+}
+
+/// A row that can be loaded.
+struct Checked {
+    row: u64,
+    source: NodeId,
+    target: NodeId,
+    record: Vec<u8>,
+    entries: Vec<IndexEntry>,
+    claims: Vec<Claim>,
+}
+
+/// An index entry of the relationship with a number in this load; sorts like the stored key.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct PlacedEntry {
+    prefix: Vec<u8>,
+    number: u64,
+    source: u64,
+    target: u64,
+}
+
+impl Sortable for PlacedEntry {
+    fn heap_bytes(&self) -> usize {
+        self.prefix.capacity() + 16
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        for number in [self.number, self.source, self.target] {
+            out.write_all(&number.to_le_bytes())?;
+        }
+        write_bytes(out, &self.prefix)
+    }
+
+    fn read(input: &mut impl Read) -> io::Result<Self> {
+        let mut numbers = [[0; 8]; 3];
+        for number in &mut numbers {
+            input.read_exact(number)?;
+        }
+        let [number, source, target] = numbers.map(u64::from_le_bytes);
+        Ok(Self {
+            prefix: read_bytes(input)?,
+            number,
+            source,
+            target,
+        })
+    }
+}
+
 /// The second phase.
 fn write(
     ingest: &Ingest,
-    type_id: TypeId,
-    since: Version,
+    target: LoadTarget,
     room: &LoadMemory,
     read: Gathered,
     watch: &mut dyn BulkWatch,
 ) -> Result<Version, DataError> {
-    let failed = |error: io::Error| room.spill.error(&error);
-    let count = read.records.len();
+    let failed = |error: io::Error| room.spill.explain(&error);
+    let LoadTarget {
+        type_id,
+        since,
+        unique,
+        refused,
+    } = target;
+    let count = read.records.len() - refused.len() as u64;
     let first = ingest.reserve_relationships(type_id, count)?;
     let loading = Loading::Relationships {
         type_id,
@@ -231,13 +344,15 @@ fn write(
         type_id,
         first: first.0,
         number: 0,
+        refused,
         spill: room.spill.clone(),
         records: read.records.finish(),
         links: read.links.finish().map_err(failed)?,
+        entries: read.entries.finish().map_err(failed)?,
     };
     let load = Load {
         since,
-        precondition: Precondition::Ends,
+        precondition: Precondition::Ends { unique },
         loading,
         pairs_at_least: count * 3,
     };
@@ -248,12 +363,15 @@ fn write(
 struct Gathered {
     records: Spool,
     links: Links,
+    entries: Sorter<PlacedEntry>,
+    uniques: Uniques,
     last_source: NodeId,
     last_target: NodeId,
 }
 
 impl Gathered {
-    fn push(&mut self, source: NodeId, target: NodeId, record: &[u8]) -> io::Result<()> {
+    fn push(&mut self, checked: Checked) -> io::Result<()> {
+        let Checked { source, target, .. } = checked;
         let number = self.records.len();
         self.last_source = self.last_source.max(source);
         self.last_target = self.last_target.max(target);
@@ -263,50 +381,70 @@ impl Gathered {
             other: other.0,
             number,
         };
-        self.records.push(record)?;
+        self.records.push(&checked.record)?;
         self.links.push(link(source, false, target))?;
-        self.links.push(link(target, true, source))
+        self.links.push(link(target, true, source))?;
+        for entry in checked.entries {
+            self.entries.push(PlacedEntry {
+                prefix: entry.prefix(),
+                number,
+                source: source.0,
+                target: target.0,
+            })?;
+        }
+        self.uniques.take(number, checked.row, checked.claims)
     }
 }
 
-/// All pairs of a load in key order: records, then adjacency.
+/// All pairs of a load in key order: records, adjacency, index entries.
 struct Pairs {
     sinks: LoadSinks,
     type_id: TypeId,
     first: u64,
     number: u64,
+    /// Numbers of the rows that are left out in the end, ascending.
+    refused: Vec<u64>,
     spill: Arc<SpillFolder>,
     records: Spooled,
     links: SortedLinks,
+    entries: Sorted<PlacedEntry>,
 }
 
-impl LoadPairs for Pairs {
-    fn sinks(&mut self) -> &mut LoadSinks {
-        &mut self.sinks
-    }
-}
-
-impl Iterator for Pairs {
-    type Item = Result<(Vec<u8>, Vec<u8>), StorageError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(record) = self.records.next() {
-            let id = RelId(self.first + self.number);
-            let key = keyspace::relationship(id);
-            self.number += 1;
-            if let Ok(record) = &record {
-                self.sinks.each(|sink| sink.relationship(id, record));
-            }
-            return Some(
-                record
-                    .map(|record| (key, record))
-                    .map_err(|error| self.spill.explain(&error)),
-            );
+impl Pairs {
+    /// The relationship of row `number`; none where the row was refused.
+    fn id(&self, number: u64) -> Option<RelId> {
+        match self.refused.binary_search(&number) {
+            Ok(_) => None,
+            Err(before) => Some(RelId(self.first + number - before as u64)),
         }
-        let link = self.links.next()?;
-        let pair = link.map(|link| {
+    }
+
+    fn record(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            let record = self.records.next()?;
+            let id = self.id(self.number);
+            self.number += 1;
+            match (record, id) {
+                (Ok(record), Some(id)) => {
+                    self.sinks.each(|sink| sink.relationship(id, &record));
+                    return Some(Ok((keyspace::relationship(id), record)));
+                }
+                (Ok(_), None) => {}
+                (Err(error), _) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn link(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            let link = match self.links.next()? {
+                Ok(link) => link,
+                Err(error) => return Some(Err(error)),
+            };
+            let Some(id) = self.id(link.number) else {
+                continue;
+            };
             let (node, other) = (NodeId(link.node), NodeId(link.other));
-            let id = RelId(self.first + link.number);
             let outgoing = !link.incoming;
             self.sinks.each(|sink| sink.link(node, outgoing, other, id));
             let (source, target) = match outgoing {
@@ -319,8 +457,47 @@ impl Iterator for Pairs {
                 source,
                 target,
             };
-            (rows::adjacency(&row, outgoing), Vec::new())
-        });
+            return Some(Ok((rows::adjacency(&row, outgoing), Vec::new())));
+        }
+    }
+
+    fn entry(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            let PlacedEntry {
+                mut prefix,
+                number,
+                source,
+                target,
+            } = match self.entries.next()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            if let Some(id) = self.id(number) {
+                keyspace::push_id(&mut prefix, id.0);
+                let owner = EntryOwner::Relationship(RelRow {
+                    id,
+                    type_id: self.type_id,
+                    source: NodeId(source),
+                    target: NodeId(target),
+                });
+                return Some(Ok((prefix, owner.entry_value())));
+            }
+        }
+    }
+}
+
+impl LoadPairs for Pairs {
+    fn sinks(&mut self) -> &mut LoadSinks {
+        &mut self.sinks
+    }
+}
+
+impl Iterator for Pairs {
+    type Item = Result<(Vec<u8>, Vec<u8>), StorageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = self.record();
+        let pair = pair.or_else(|| self.link()).or_else(|| self.entry())?;
         Some(pair.map_err(|error| self.spill.explain(&error)))
     }
 }

@@ -117,7 +117,7 @@ impl Uniques {
         let Some(sorted) = self.sorted else {
             return Ok(Vec::new());
         };
-        let failed = |error: io::Error| self.folder.error(&error);
+        let failed = |error: io::Error| self.folder.explain(&error);
         // Claims whose hash another row has too: only these can be violations.
         let mut contested: Vec<Placed> = Vec::new();
         let most = (self.budget / 128).max(MIN_REPETITIONS);

@@ -7,9 +7,9 @@ use isomer_bulk::{
     load_nodes, load_relationships,
 };
 use isomer_data::{
-    Access, Change, ChangeSet, CommitObserver, DataError, DataStore, DataStoreOptions, Direction,
-    ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, Neighbours,
-    Order, SchemaChange, Verdict,
+    Access, Change, ChangeSet, CommitObserver, ConstraintKind, ConstraintSpec, DataError,
+    DataStore, DataStoreOptions, Direction, ErrorKind, FieldPath, GraphRead, IndexCursor,
+    IndexField, IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, ScopeName, Verdict,
 };
 use isomer_storage::{Engine, MemoryEngine, Version};
 use isomer_value::{Map, NodeId, Value};
@@ -94,7 +94,7 @@ fn age_index(store: &DataStore) {
     };
     let spec = IndexSpec {
         name: Some("age".into()),
-        label: "User".into(),
+        scope: ScopeName::label("User"),
         fields: vec![field],
         unique: false,
     };
@@ -350,6 +350,125 @@ fn bad_rows_are_left_out_or_stop_the_load() {
     let error = load_relationships(&store, ends, &BulkOptions::default(), &mut rows(), &mut ())
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+/// A load keeps the indexes and constraints of its type, refuses rows that break them, also when what it must compare
+/// exceeds its memory, and gives each entry the ends of its relationship.
+#[test]
+fn relationships_keep_indexes_and_constraints() {
+    for memory_bytes in [None, Some(100_000)] {
+        let store = memory();
+        load_nodes(
+            &store,
+            "User",
+            &BulkOptions::default(),
+            &mut users(1_000),
+            &mut (),
+        )
+        .unwrap();
+        let field = |name: &str| IndexField {
+            path: FieldPath::top(name),
+            each: false,
+        };
+        let create = SchemaChange::CreateIndex {
+            spec: IndexSpec {
+                name: Some("since".into()),
+                scope: ScopeName::rel_type("FRIEND"),
+                fields: vec![field("since")],
+                unique: false,
+            },
+            if_not_exists: false,
+        };
+        store.change_schema(create).unwrap();
+        let constrain = |kind: ConstraintKind, fields: Vec<IndexField>| {
+            let spec = ConstraintSpec {
+                name: None,
+                scope: ScopeName::rel_type("FRIEND"),
+                kind,
+                unique_fields: fields,
+            };
+            store
+                .change_schema(SchemaChange::CreateConstraint {
+                    spec,
+                    if_not_exists: false,
+                })
+                .unwrap();
+        };
+        let unique = ConstraintKind::Unique {
+            index: isomer_value::IndexId(0),
+        };
+        constrain(unique, vec![field("number")]);
+        let path = FieldPath::top("since");
+        constrain(ConstraintKind::Required { path }, Vec::new());
+        let row = |row: u64, properties: Map| {
+            Ok(BulkRelationship {
+                row,
+                source: text(&(row * 7 % 1_000).to_string()),
+                target: text(&(row * 31 % 1_000).to_string()),
+                properties,
+            })
+        };
+        // Each 500th row has a number that an earlier one has, each 701st lacks what is required.
+        let mut rows = (0..20_000_u64).map(|at| {
+            let number = if at % 500 == 499 { at - 1 } else { at };
+            let mut properties = map(&[("number", int(number as i64))]);
+            if at % 701 != 700 {
+                properties.insert("since", int((at % 50) as i64));
+            }
+            row(at, properties)
+        });
+        let is_refused = |at: u64| at % 701 == 700 || at % 500 == 499 && (at - 1) % 701 != 700;
+        let refused = (0..20_000).filter(|at| is_refused(*at)).count();
+        let mut log = Log {
+            most: usize::MAX,
+            ..Log::default()
+        };
+        let mut options = BulkOptions::default();
+        options.memory_bytes = memory_bytes;
+        let outcome = load_relationships(&store, FRIEND, &options, &mut rows, &mut log).unwrap();
+        assert_eq!(
+            (outcome.loaded as usize, outcome.rejected as usize),
+            (20_000 - refused, refused)
+        );
+        let mut rejected: Vec<u64> = log.rejected.iter().map(|(row, _)| *row).collect();
+        rejected.sort_unstable();
+        let expected: Vec<u64> = (0..20_000).filter(|at| is_refused(*at)).collect();
+        assert_eq!(rejected, expected);
+
+        let tx = store.begin(Access::Read).unwrap();
+        let mut rows = Vec::new();
+        tx.scan_relationships(None, None, 30_000, &mut rows)
+            .unwrap();
+        let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+        let props = ["since", "number"].map(|name| tx.catalog().prop_id(name).unwrap());
+        let mut values = [Vec::new(), Vec::new()];
+        tx.relationship_properties(&ids, &props, &mut values)
+            .unwrap();
+        let constraint = tx.catalog().indexes()[1].name.clone();
+        for (index, values) in [("since", &values[0]), (&*constraint, &values[1])] {
+            let seek = IndexSeek {
+                index: tx.catalog().index_named(index).unwrap().id,
+                prefix: &[],
+                range: (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded),
+                order: Order::Ascending,
+            };
+            let (mut cursor, mut found) = (IndexCursor::default(), Vec::new());
+            tx.relationship_index_seek(&seek, &mut cursor, usize::MAX, &mut found)
+                .unwrap();
+            let mut expected: Vec<_> = values.iter().zip(&rows).collect();
+            expected.sort_by(|(a, one), (b, other)| {
+                isomer_value::order::cmp_order(a, b).then(one.id.cmp(&other.id))
+            });
+            let expected: Vec<_> = expected.into_iter().map(|(_, row)| *row).collect();
+            assert_eq!(found, expected, "{index}");
+        }
+        drop(tx);
+        // Against relationships that exist, too.
+        let again = map(&[("number", int(4)), ("since", int(1))]);
+        let mut one = std::iter::once(row(0, again));
+        let error = load_relationships(&store, FRIEND, &options, &mut one, &mut ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
+    }
 }
 
 #[test]

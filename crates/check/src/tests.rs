@@ -7,10 +7,11 @@ use isomer_value::{IndexId, LabelId, Map, NodeId, RelId, TypeId, Value};
 
 use isomer_data::{
     Access, BucketOptions, Change, ChangeSet, Content, DataError, DataStore, DataStoreOptions,
-    FieldPath, IndexField, IndexSpec, RelRow, SchemaChange, Transaction, Verdict, after_prefix,
+    FieldPath, IndexField, IndexSpec, RelRow, SchemaChange, ScopeName, Transaction, Verdict,
+    after_prefix,
 };
 use isomer_layout::{
-    graph::{key::encode_key, rows},
+    graph::{key::encode_key, rows, state::EntryOwner},
     keyspace::{self, IdSpace, push_id},
     stream::stored::StoredChange,
 };
@@ -21,22 +22,7 @@ use crate::check;
 fn sound() -> DataStore {
     let store =
         DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
-    let field = IndexField {
-        path: FieldPath::top("age"),
-        each: false,
-    };
-    let spec = IndexSpec {
-        name: Some("age".into()),
-        label: "P".into(),
-        fields: vec![field],
-        unique: false,
-    };
-    store
-        .change_schema(SchemaChange::CreateIndex {
-            spec,
-            if_not_exists: false,
-        })
-        .unwrap();
+    create_index(&store, ScopeName::label("P"), "age");
     let mut tx = store.begin(Access::Write).unwrap();
     let person = |key: &str, age: i64| -> Map {
         [
@@ -59,6 +45,82 @@ fn sound() -> DataStore {
     store
 }
 
+fn create_index(store: &DataStore, scope: ScopeName, property: &str) {
+    let field = IndexField {
+        path: FieldPath::top(property),
+        each: false,
+    };
+    let spec = IndexSpec {
+        name: Some(property.into()),
+        scope,
+        fields: vec![field],
+        unique: false,
+    };
+    store
+        .change_schema(SchemaChange::CreateIndex {
+            spec,
+            if_not_exists: false,
+        })
+        .unwrap();
+}
+
+/// As [`sound`], with an index over the years since when they know each other.
+fn sound_since() -> DataStore {
+    let store = sound();
+    create_index(&store, ScopeName::rel_type("KNOWS"), "since");
+    let mut tx = store.begin(Access::Write).unwrap();
+    tx.graph_mut()
+        .set_relationship_property(RelId(0), &["since"], Value::Int(1999))
+        .unwrap();
+    tx.commit().unwrap();
+    assert_eq!(findings(&store), [""; 0]);
+    store
+}
+
+/// The key of the entry of a relationship in the second index.
+fn since_entry(id: RelId, since: i64) -> Vec<u8> {
+    let mut key = keyspace::entries_of(IndexId(1));
+    key.extend(isomer_value::key::encode(&Value::Int(since)).unwrap());
+    push_id(&mut key, id.0);
+    key
+}
+
+/// An index over relationships: a missing entry, one under another value, one with other ends, one of no
+/// relationship.
+#[test]
+fn damaged_entries_of_relationships_are_found() {
+    let value = |row: RelRow| EntryOwner::Relationship(row).entry_value();
+    #[track_caller]
+    fn damaged(change: impl FnOnce(&mut dyn isomer_storage::EngineTransaction), expected: &[&str]) {
+        damaged_in(&sound_since(), change, expected);
+    }
+    damaged(
+        |tx| tx.delete(&since_entry(RelId(0), 1999)).unwrap(),
+        &["index since lacks relationship 0 under 1999"],
+    );
+    damaged(
+        |tx| {
+            let row = knows(RelId(0), NodeId(0), NodeId(1));
+            tx.put(&since_entry(RelId(0), 2000), &value(row)).unwrap();
+        },
+        &["index since holds relationship 0 under a value that it does not have"],
+    );
+    damaged(
+        |tx| {
+            let row = knows(RelId(0), NodeId(1), NodeId(1));
+            tx.put(&since_entry(RelId(0), 1999), &value(row)).unwrap();
+        },
+        &["index since holds relationship 0 with ends that it does not have"],
+    );
+    damaged(
+        |tx| {
+            let row = knows(RelId(9), NodeId(0), NodeId(1));
+            tx.put(&since_entry(RelId(9), 1999), &value(row)).unwrap();
+        },
+        &["index since holds relationship 9 under a value that it does not have"],
+    );
+}
+
 fn findings(store: &DataStore) -> Vec<String> {
     check(store, &mut |_, _| Verdict::Continue).unwrap()
 }
@@ -66,11 +128,19 @@ fn findings(store: &DataStore) -> Vec<String> {
 /// The findings after `change` bypassed everything that keeps structures consistent.
 #[track_caller]
 fn damaged(change: impl FnOnce(&mut dyn isomer_storage::EngineTransaction), expected: &[&str]) {
-    let store = sound();
+    damaged_in(&sound(), change, expected);
+}
+
+#[track_caller]
+fn damaged_in(
+    store: &DataStore,
+    change: impl FnOnce(&mut dyn isomer_storage::EngineTransaction),
+    expected: &[&str],
+) {
     let mut tx = store.engine().begin().unwrap();
     change(&mut *tx);
     tx.commit(Durability::Synced).unwrap();
-    let found = findings(&store);
+    let found = findings(store);
     for expected in expected {
         assert!(
             found.iter().any(|finding| finding.contains(expected)),

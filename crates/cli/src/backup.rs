@@ -6,8 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isomer_db::{
-    Database, MasterKey, RestoreOptions, RestorePoint, internals::DatabaseInternals as _,
-    jiff::Timestamp,
+    Database, MasterKey, RestorePoint, internals::DatabaseInternals as _, jiff::Timestamp,
 };
 
 use crate::{
@@ -165,10 +164,11 @@ pub fn backup(options: &BackupOptions) -> Result<()> {
     let start = Instant::now();
     let db = open::open_existing(db)?;
     let bar = bar(options.quiet)?;
-    let made = db.backup_with(target, &mut |done, total| {
+    let made = db.backup(target).progress(|done, total| {
         bar.set_length(total.max(1));
         bar.set_position(done);
     });
+    let made = made.run();
     bar.finish_and_clear();
     let made = made?;
     db.close()?;
@@ -219,20 +219,16 @@ pub fn restore(options: &RestoreArguments) -> Result<()> {
         ),
         (None, None) => RestorePoint::Newest,
     };
-    let mut restoring = RestoreOptions::new().point(point);
-    if let Some(key) = open::key()? {
-        restoring = restoring.key(key);
-    }
+    let key = open::key()?;
     let bar = bar(options.quiet)?;
-    let restored = Database::restore_with(
-        &options.source,
-        &options.target,
-        &restoring,
-        &mut |done, total| {
+    let restoring = Database::restore(&options.source, &options.target)
+        .point(point)
+        .key(key)
+        .progress(|done, total| {
             bar.set_length(total.max(1));
             bar.set_position(done);
-        },
-    );
+        });
+    let restored = restoring.run();
     bar.finish_and_clear();
     let restored = restored?;
     line(&format!(

@@ -10,6 +10,7 @@ use isomer_bench::{
     report::{Case, Report},
     server, uuid,
 };
+use isomer_db::Sharing;
 
 use crate::{
     open,
@@ -138,10 +139,11 @@ pub fn command(options: &BenchOptions) -> Result<()> {
     }
     let mut report = BenchReport::new();
     let (folder, scale) = (folder.path(), options.scale);
+    let sharing = open::sharing().unwrap_or(Sharing::Exclusive);
     let outcome = match options.name {
         BenchName::Language => language::run(folder, scale, &mut report),
-        BenchName::Core => core::run(folder, scale, &mut report),
-        BenchName::Pokec => pokec::run(folder, scale, open::engine(), &mut report),
+        BenchName::Core => core::run(folder, scale, open::sharing(), &mut report),
+        BenchName::Pokec => pokec::run(folder, scale, open::engine(), sharing, &mut report),
         BenchName::Guanciale => guanciale::run(folder, scale, &mut report),
         BenchName::Convergent => convergent::run(folder, scale, open::engine(), &mut report),
         BenchName::Server => serve(folder, scale, &mut report),
@@ -158,6 +160,7 @@ pub fn command(options: &BenchOptions) -> Result<()> {
             let options = uuid::Options {
                 scale,
                 engine: open::engine(),
+                sharing,
                 layers: options.layer.layers(),
                 cache_bytes: uuid::CACHE_BYTES,
             };

@@ -135,7 +135,7 @@ pub fn print(
     let prepared = db.prepare(text)?;
     if prepared.is_explain() || prepared.is_profile() || !prepared.is_read_only() {
         // Small results, and those that may have to be repeated after a conflict.
-        return print_result(text, prepared.query_with(params, run)?, output);
+        return print_result(text, prepared.query((params, run))?, output);
     }
     let mut stream = db.stream(Query::new(text).params(params).options(run))?;
     let columns = stream.columns().to_vec();

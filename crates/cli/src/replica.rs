@@ -12,8 +12,8 @@ use isomer_db::internals::{DatabaseInternals as _, data::DataStore};
 use isomer_db::{Database, Value, jiff::Timestamp, json};
 use isomer_replication::{RANGE_COUNT as REPLICATION_RANGES, ReplicatedSpace};
 use isomer_sync::{
-    Exchanged, NO_REPLICA, PeerInfo, accept_clock, accepted_text, add_peer, connect, kept_text,
-    peers, remove_peer, report, scrub, space_text, sync_once,
+    ExchangeReport, NO_REPLICA, PeerInfo, accept_clock, accepted_text, add_peer, connect,
+    kept_text, peers, remove_peer, report, scrub, space_text, sync_once,
 };
 
 use crate::{
@@ -416,7 +416,7 @@ fn chosen(store: &DataStore, only: Option<&str>) -> Result<Vec<PeerInfo>> {
     Ok(all)
 }
 
-fn exchanged(peer: &PeerInfo, done: &Exchanged) -> std::io::Result<()> {
+fn exchanged(peer: &PeerInfo, done: &ExchangeReport) -> std::io::Result<()> {
     line(&format!(
         "{}: {} received, {} sent, {}, {}",
         peer.name,

@@ -8,7 +8,7 @@ use isomer_db::{
     Database, MemoryKind, ProcessMemory, SharingProcess,
     internals::{
         DatabaseInternals as _, LayerResult as _,
-        data::{Access, Catalog, ConstraintKind, GraphRead, IndexState, ValueType},
+        data::{Access, Catalog, ConstraintKind, GraphRead, IndexState, RecordScope, ValueType},
     },
 };
 
@@ -337,6 +337,20 @@ fn label_name(catalog: &Catalog, id: isomer_value::LabelId) -> String {
         .map_or_else(|| format!("#{id}"), |name| name.to_string())
 }
 
+/// The records that an index or constraint is about: `:Label`, `[:TYPE]`.
+fn scope(catalog: &Catalog, scope: RecordScope) -> String {
+    match scope {
+        RecordScope::Label(label) => format!(":{}", label_name(catalog, label)),
+        RecordScope::Type(type_id) => {
+            let name = catalog.type_name(type_id);
+            format!(
+                "[:{}]",
+                name.unwrap_or_else(|| format!("#{type_id}").into())
+            )
+        }
+    }
+}
+
 fn indexes(catalog: &Catalog) -> Vec<(String, String)> {
     let index = |index: &isomer_db::internals::data::IndexDef| {
         let fields: Vec<String> = index.fields.iter().map(ToString::to_string).collect();
@@ -349,8 +363,8 @@ fn indexes(catalog: &Catalog) -> Vec<(String, String)> {
         (
             index.name.to_string(),
             format!(
-                ":{} ({}){unique}{building}",
-                label_name(catalog, index.label),
+                "{} ({}){unique}{building}",
+                scope(catalog, index.scope),
                 fields.join(", ")
             ),
         )
@@ -384,7 +398,7 @@ fn constraints(catalog: &Catalog) -> Vec<(String, String)> {
         };
         (
             constraint.name.to_string(),
-            format!(":{} {what}", label_name(catalog, constraint.label)),
+            format!("{} {what}", scope(catalog, constraint.scope)),
         )
     };
     catalog.constraints().iter().map(constraint).collect()

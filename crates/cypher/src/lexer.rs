@@ -138,6 +138,8 @@ impl<'t> Lexer<'t> {
                 self.skip_while(is_name_part);
                 TokenKind::Parameter
             }
+            // `$(expression)`: a computed name.
+            Some('(') => TokenKind::Symbol(Symbol::Dollar),
             _ => TokenKind::Invalid(InvalidToken::Parameter),
         }
     }
@@ -181,20 +183,33 @@ impl<'t> Lexer<'t> {
         let digits = self.at;
         self.skip_while(is_name_part);
         let digits = &self.text[digits..self.at];
-        if !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix)) {
+        let is_digit = |c: char| c.is_digit(radix);
+        let is_number = digits.ends_with(is_digit)
+            && digits.split('_').all(|part| part.starts_with(is_digit))
+            && digits.chars().all(|c| c == '_' || is_digit(c));
+        if is_number {
             TokenKind::Integer
         } else {
             TokenKind::Invalid(InvalidToken::Number)
         }
     }
 
+    /// Skips digits and single underscores between them: `1_000`.
+    fn skip_digits(&mut self) {
+        self.skip_while(|c| c.is_ascii_digit());
+        while self.byte(0) == b'_' && self.byte(1).is_ascii_digit() {
+            self.at += 1;
+            self.skip_while(|c| c.is_ascii_digit());
+        }
+    }
+
     fn decimal(&mut self) -> TokenKind {
         let mut kind = TokenKind::Integer;
-        self.skip_while(|c| c.is_ascii_digit());
+        self.skip_digits();
         if self.byte(0) == b'.' && self.byte(1).is_ascii_digit() {
             kind = TokenKind::Float;
             self.at += 1;
-            self.skip_while(|c| c.is_ascii_digit());
+            self.skip_digits();
         }
         if matches!(self.byte(0), b'e' | b'E') {
             let sign = usize::from(matches!(self.byte(1), b'+' | b'-'));
@@ -387,7 +402,13 @@ mod tests {
             kinds("1.5 .5 1e9 1E-9 0xfF 0o17"),
             [Float, Float, Float, Float, Integer, Integer, End]
         );
-        for bad in ["0x", "0xg", "0o8", "12ab", "1.5x", "1e"] {
+        assert_eq!(
+            kinds("1_000 1_0.2_5 0xff_ff"),
+            [Integer, Float, Integer, End]
+        );
+        for bad in [
+            "0x", "0xg", "0o8", "12ab", "1.5x", "1e", "1_", "1__0", "0x_f", "0xf_",
+        ] {
             assert_eq!(kinds(bad), [Invalid(InvalidToken::Number), End], "{bad}");
         }
     }

@@ -128,6 +128,10 @@ fn lift(text: &str) -> Option<Normalised> {
                 if std::mem::take(&mut is_first) && is_command(keyword, next, text) {
                     return None;
                 }
+                // A variable with the name of a clause: positions of clauses are not known then.
+                if begins_lifting(keyword) && binds_name(last) {
+                    return None;
+                }
                 frames.last_mut()?.enter_clause(keyword, last);
             }
             TokenKind::Symbol(Symbol::LeftParen | Symbol::LeftBracket | Symbol::LeftBrace) => {
@@ -174,13 +178,7 @@ fn lift(text: &str) -> Option<Normalised> {
 impl Frame {
     fn enter_clause(&mut self, keyword: Keyword, last: TokenKind) {
         match keyword {
-            // Reserved words only: no variable can have such a name.
-            Keyword::Match
-            | Keyword::Where
-            | Keyword::Create
-            | Keyword::Merge
-            | Keyword::Set
-            | Keyword::Unwind => self.lifts = self.may_lift,
+            _ if begins_lifting(keyword) => self.lifts = self.may_lift,
             Keyword::With
                 if matches!(last, TokenKind::Keyword(Keyword::Starts | Keyword::Ends)) => {}
             Keyword::With
@@ -260,6 +258,28 @@ fn is_name_position(last: TokenKind, next: TokenKind) -> bool {
         last,
         TokenKind::Symbol(Dot | Colon | Bar | Ampersand | Bang)
     ) || next == TokenKind::Symbol(Colon)
+}
+
+/// Whether literals may be lifted after this keyword.
+fn begins_lifting(keyword: Keyword) -> bool {
+    matches!(
+        keyword,
+        Keyword::Match
+            | Keyword::Where
+            | Keyword::Create
+            | Keyword::Merge
+            | Keyword::Set
+            | Keyword::Unwind
+    )
+}
+
+/// Whether a word after this token is the name of a new variable rather than the start of a clause.
+fn binds_name(last: TokenKind) -> bool {
+    matches!(
+        last,
+        TokenKind::Keyword(Keyword::As | Keyword::Yield)
+            | TokenKind::Symbol(Symbol::LeftParen | Symbol::LeftBracket | Symbol::Comma)
+    )
 }
 
 /// Whether plans of statements that start with this word are never cached.
@@ -345,6 +365,7 @@ mod tests {
             "RETURN {where: 1, x: n.set, y: 2}",
             "CREATE INDEX FOR (n:L) ON (n.a)",
             "EXPLAIN MATCH (n {a: 1}) RETURN n",
+            "WITH 1 AS set MATCH (n {a: 1}) RETURN set = 2",
             "MATCH (n {a: $__x, b: 1}) RETURN n",
             "MATCH (n {a: 'open) RETURN n",
             "MATCH (n {a: 1)}) RETURN n)))",

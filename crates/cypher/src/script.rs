@@ -117,7 +117,7 @@ impl Splitter {
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         let mut pieces = Vec::new();
         for character in text.chars() {
-            pieces.extend(self.step(character));
+            pieces.extend(self.read_character(character));
             match character {
                 '\n' if self.after_return => {}
                 '\n' | '\r' => (self.line, self.column) = (self.line + 1, 1),
@@ -144,7 +144,7 @@ impl Splitter {
     }
 
     /// One character; its place is `line` and `column`.
-    fn step(&mut self, character: char) -> Option<Piece> {
+    fn read_character(&mut self, character: char) -> Option<Piece> {
         let begun = !self.piece.text.is_empty();
         match (self.state, character) {
             (State::Code, ';') => return begun.then(|| self.take()),
@@ -162,7 +162,7 @@ impl Splitter {
                     self.piece.text.push('/');
                 }
                 self.state = State::Code;
-                return self.step(character);
+                return self.read_character(character);
             }
             (State::Code, '\'' | '"' | '`') => self.state = State::Quoted(character),
             (State::Quoted(quote), '\\') if quote != '`' => self.state = State::Escaped(quote),

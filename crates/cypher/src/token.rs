@@ -81,7 +81,7 @@ macro_rules! symbols {
 symbols! {
     LeftParen "(", RightParen ")", LeftBracket "[", RightBracket "]", LeftBrace "{", RightBrace "}",
     Comma ",", Semicolon ";", Colon ":", DoubleColon "::", Dot ".", DotDot "..",
-    Bar "|", DoubleBar "||", Ampersand "&", Bang "!", Plus "+", PlusEqual "+=", Minus "-", Star "*", Slash "/", Percent "%", Caret "^",
+    Bar "|", DoubleBar "||", Ampersand "&", Bang "!", Plus "+", PlusEqual "+=", Minus "-", Star "*", Slash "/", Percent "%", Caret "^", Dollar "$",
     Equal "=", RegexMatch "=~", NotEqual "<>", Less "<", LessOrEqual "<=", Greater ">", GreaterOrEqual ">=",
     // Unicode look-alikes, which patterns may use for `-`, `<` and `>`.
     OtherDash "—", OtherLess "⟨", OtherGreater "⟩",
@@ -159,8 +159,17 @@ mod keyword {
             Self::from_capitals(capitals)
         }
 
-        /// Whether the keyword cannot name a variable without backquotes. It may name properties, labels and
-        /// types.
+        /// Whether the keyword may name a variable without backquotes in a position where only a variable can stand.
+        pub fn may_be_name(self) -> bool {
+            use Keyword::*;
+            !matches!(
+                self,
+                And | Case | Else | False | In | Is | Not | Null | Or | Then | True | When | Xor
+            )
+        }
+
+        /// Whether the keyword is not taken for a variable where something else can stand as well. It may name
+        /// properties, labels and types.
         pub fn is_reserved(self) -> bool {
             use Keyword::*;
             matches!(

@@ -147,6 +147,10 @@ fn ident() -> impl Strategy<Value = Ident> {
     .prop_map(|name| Ident::new(name, Span::default()))
 }
 
+fn variable(name: Ident) -> Expr {
+    make(ExprKind::Variable(name.name))
+}
+
 fn labels() -> impl Strategy<Value = LabelExpr> {
     let make = |kind| LabelExpr {
         kind,
@@ -154,7 +158,11 @@ fn labels() -> impl Strategy<Value = LabelExpr> {
     };
     let leaf = prop_oneof![
         ident().prop_map(move |name| make(LabelExprKind::Name(name))),
-        Just(make(LabelExprKind::Any))
+        Just(make(LabelExprKind::Any)),
+        (ident(), any::<bool>()).prop_map(move |(name, any)| {
+            let names = Box::new(variable(name));
+            make(LabelExprKind::Dynamic { names, any })
+        })
     ];
     leaf.prop_recursive(3, 8, 3, move |inner| {
         prop_oneof![
@@ -228,6 +236,7 @@ fn path(inner: impl Strategy<Value = Expr> + Clone) -> impl Strategy<Value = Pat
         node,
     });
     (node(), prop::collection::vec(step, 1..3)).prop_map(|(start, steps)| PathPattern {
+        mode: None,
         variable: None,
         selector: None,
         start,
@@ -452,6 +461,7 @@ fn constructs(inner: BoxedStrategy<Expr>) -> BoxedStrategy<Expr> {
                 };
                 let clause = Clause::Match(Match {
                     optional: false,
+                    hints: Vec::new(),
                     pattern,
                     predicate,
                     span: Span::default(),
@@ -460,7 +470,7 @@ fn constructs(inner: BoxedStrategy<Expr>) -> BoxedStrategy<Expr> {
                     clauses: vec![clause],
                     span: Span::default(),
                 }];
-                let query = Box::new(Query {
+                let query = Box::new(RegularQuery {
                     branches,
                     union: UnionKind::Distinct,
                     span: Span::default(),

@@ -2,14 +2,16 @@
 
 use isomer_layout::{
     DataError,
-    catalog::{rules::described, schema::IndexDef},
-    graph::state::{KEY, NodeState},
+    catalog::{
+        rules::described,
+        schema::{IndexDef, RecordScope},
+    },
+    graph::state::{KEY, RecordId, RecordState},
     index::{EntryChanges, IndexEntry, brief_values, entries_of},
-    keyspace,
 };
-use isomer_value::{IndexId, LabelId, NodeId, record::RecordRef};
+use isomer_value::{IndexId, LabelId, Map, record::RecordRef};
 
-use crate::Transaction;
+use crate::{Graph, Transaction};
 
 /// What constraints need to read, and the errors of their violations.
 #[derive(Clone, Copy)]
@@ -49,13 +51,10 @@ impl ConstraintsMut<'_> {
     /// [`DataError::Violates`], [`DataError::NotUnique`]: roll the writes back to a savepoint.
     pub fn check_deferred(&mut self) -> Result<(), DataError> {
         let deferred = std::mem::take(&mut self.tx.changes.deferred);
-        let mut broken: Vec<NodeId> = deferred.broken.into_iter().collect();
+        let mut broken: Vec<RecordId> = deferred.broken.into_iter().collect();
         broken.sort_unstable();
         for id in broken {
-            if let Some(node) = self.tx.graph().load_node(id)? {
-                let catalog = self.tx.names();
-                catalog.schema.check(catalog, Some(id), &node)?;
-            }
+            self.tx.graph().check_schema(id)?;
         }
         let mut claims: Vec<_> = deferred.claims.into_iter().collect();
         claims.sort_unstable();
@@ -70,10 +69,10 @@ impl ConstraintsMut<'_> {
 
     /// Checks a change to `new` that adds these entries: a violation is refused, or remembered while checks are
     /// deferred.
-    pub(crate) fn check_node_change(
+    pub(crate) fn check_change(
         &mut self,
-        id: NodeId,
-        new: Option<&NodeState>,
+        id: RecordId,
+        new: Option<&impl RecordState>,
         entries: &EntryChanges,
     ) -> Result<(), DataError> {
         let catalog = self.tx.names();
@@ -109,6 +108,39 @@ impl ConstraintsMut<'_> {
     }
 }
 
+impl Graph<'_> {
+    /// Refuses a record that breaks a rule about one record.
+    #[doc(hidden)]
+    pub fn check_schema(self, id: RecordId) -> Result<(), DataError> {
+        let catalog = self.tx.names();
+        match id {
+            RecordId::Node(node) => match self.load_node(node)? {
+                Some(state) => catalog.schema.check(catalog, Some(id), &state),
+                None => Ok(()),
+            },
+            RecordId::Relationship(rel) => match self.load_rel_state(rel)? {
+                Some(state) => catalog.schema.check(catalog, Some(id), &state),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The properties of a record that is in a scope, observed.
+    #[doc(hidden)]
+    pub fn properties_in(self, scope: RecordScope, id: RecordId) -> Result<Option<Map>, DataError> {
+        Ok(match id {
+            RecordId::Node(id) => {
+                let state = self.load_node(id)?.filter(|state| state.is_in(scope));
+                state.map(|state| state.properties)
+            }
+            RecordId::Relationship(id) => {
+                let state = self.load_rel_state(id)?.filter(|state| state.is_in(scope));
+                state.map(|state| state.properties)
+            }
+        })
+    }
+}
+
 impl Constraints<'_> {
     /// Refuses to look up a key that several nodes have at this point of a statement.
     pub(crate) fn check_sole_key(self, label: LabelId, key: &[u8]) -> Result<(), DataError> {
@@ -133,17 +165,14 @@ impl Constraints<'_> {
     }
 
     /// Refuses a record with a value of a unique index that another record has, too.
-    fn check_claim(self, index: IndexId, id: NodeId) -> Result<(), DataError> {
+    fn check_claim(self, index: IndexId, id: RecordId) -> Result<(), DataError> {
         let Some(index) = self.tx.names().index(index) else {
             return Ok(());
         };
-        let Some(node) = self.tx.graph().load_node(id)? else {
+        let Some(properties) = self.tx.graph().properties_in(index.scope, id)? else {
             return Ok(());
         };
-        if node.labels.binary_search(&index.label).is_err() {
-            return Ok(());
-        }
-        for entry in entries_of(index, &node)? {
+        for entry in entries_of(index, &properties)? {
             if let Some(holder) = self.tx.indexes().observed_holder(&entry, id)? {
                 return Err(self.not_unique(index, &entry, id, holder));
             }
@@ -156,8 +185,8 @@ impl Constraints<'_> {
         self,
         index: &IndexDef,
         entry: &IndexEntry,
-        id: NodeId,
-        holder: NodeId,
+        id: RecordId,
+        holder: RecordId,
     ) -> DataError {
         DataError::NotUnique {
             rule: index.name.to_string(),
@@ -167,9 +196,9 @@ impl Constraints<'_> {
         }
     }
 
-    /// Describes a node for a message. These reads are not observed: the outcome does not depend on them.
-    pub(crate) fn described(self, id: NodeId) -> String {
-        let stored = self.tx.read().get(&keyspace::node(id)).ok().flatten();
+    /// Describes a record for a message. These reads are not observed: the outcome does not depend on them.
+    pub(crate) fn described(self, id: RecordId) -> String {
+        let stored = self.tx.read().get(&id.record_key()).ok().flatten();
         let names = &*self.tx.names().names;
         let key = stored.and_then(|bytes| {
             let properties = RecordRef::new(&bytes).ok()?.properties(names).ok()?;

@@ -6,46 +6,68 @@
 //! the mark stays in the original, too, which then begins a new epoch itself: that costs a replica name, and nothing
 //! else.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use isomer_layout::{DataError, keyspace::COPY};
 use isomer_storage::{Durability, StorageError};
 
-use crate::{DataStore, ProcessLock, schema_change::unlockable};
+use crate::{
+    DataStore, ProcessLocks,
+    process_locks::{SharedLock, unlockable},
+};
+
+/// How long a copy waits for another process that removes the mark.
+const JOINING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The mark in the database, until dropped.
 struct CopyMark<'a> {
     store: &'a DataStore,
-    /// Held among the processes of a shared database: the mark of one must not be removed by another.
-    _process: Option<ProcessLock>,
 }
 
 impl<'a> CopyMark<'a> {
     /// Marks the database, unless it is marked for another copy.
     fn set(store: &'a DataStore) -> Result<Self, DataError> {
-        let locks = store.options().process_locks.as_ref();
-        let process = locks
-            .map(|locks| locks.lock("copy"))
-            .transpose()
-            .map_err(unlockable)?;
-        let mut copies = store.shared().copies.0.lock();
-        if *copies == 0 {
-            change_mark(store, true)?;
+        let mut copying = store.shared().copies.lock();
+        if copying.count == 0 {
+            let locks = store.options().process_locks.as_ref();
+            let joined = locks.map(|locks| join_copying(locks));
+            copying.among_processes = joined.transpose()?;
+            if let Err(error) = change_mark(store, true) {
+                copying.among_processes = None;
+                return Err(error);
+            }
         }
-        *copies += 1;
-        Ok(Self {
-            store,
-            _process: process,
-        })
+        copying.count += 1;
+        Ok(Self { store })
     }
+}
+
+/// Holds the lock `copy` together with other processes that copy. It is held by one alone only while that removes the
+/// mark.
+fn join_copying(locks: &ProcessLocks) -> Result<SharedLock, DataError> {
+    let joined = locks.share_within("copy", JOINING_TIMEOUT);
+    let joined = joined.map_err(unlockable)?.ok_or_else(|| {
+        StorageError::Unavailable(format!(
+            "another process has been ending its copy of the database for {} s, and may be stopped: let it continue, or end it",
+            JOINING_TIMEOUT.as_secs()
+        ))
+    })?;
+    Ok(joined)
 }
 
 impl Drop for CopyMark<'_> {
     fn drop(&mut self) {
-        let mut copies = self.store.shared().copies.0.lock();
-        *copies -= 1;
-        if *copies == 0 {
-            // A leftover mark only begins an unnecessary epoch.
+        let mut copying = self.store.shared().copies.lock();
+        copying.count -= 1;
+        if copying.count > 0 {
+            return;
+        }
+        // The mark stays for the copies of other processes. A leftover one only begins an unnecessary epoch.
+        let is_last = match copying.among_processes.take() {
+            None => Some(None),
+            Some(shared) => shared.into_exclusive().map(Some),
+        };
+        if let Some(_alone) = is_last {
             let _ = change_mark(self.store, false);
         }
     }

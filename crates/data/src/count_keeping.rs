@@ -6,9 +6,11 @@ use isomer_value::{LabelId, TypeId};
 
 use crate::{
     DataStore,
-    counts::{A_LITTLE, BYTES_BETWEEN_SAVES, COMMITS_BETWEEN_SAVES, Counts, Piece, ReportedCounts},
+    counts::{
+        BYTES_BETWEEN_SAVES, COMMITS_BETWEEN_SAVES, Counts, Piece, ReportedCounts, SMALL_PIECE,
+    },
     footprint::Item,
-    schema_change::unlockable,
+    process_locks::unlockable,
 };
 
 /// The counts of nodes and relationships of an open store: kept up to date by commits, and stored from time to time.
@@ -73,7 +75,7 @@ impl CountKeeper<'_> {
         if due {
             // The counts are derived: if this fails, the next opening reads a longer stream, and the commit before it
             // has succeeded.
-            if let Ok(false) = self.save_by(A_LITTLE) {
+            if let Ok(false) = self.save_by(SMALL_PIECE) {
                 // Commits before this opening are not completely read yet: the next commit continues.
                 self.store.shared().since_save.lock().commits = COMMITS_BETWEEN_SAVES;
             }
@@ -83,7 +85,7 @@ impl CountKeeper<'_> {
     /// Stores the counts, then trims the change stream up to what is retained.
     #[cfg(test)]
     pub(crate) fn save(self) -> Result<(), DataError> {
-        while !self.save_by(crate::counts::MOST_AT_ONCE)? {}
+        while !self.save_by(crate::counts::MAX_PIECE)? {}
         Ok(())
     }
 

@@ -32,11 +32,11 @@ pub(crate) const COMMITS_BETWEEN_SAVES: u64 = 1024;
 pub(crate) const BYTES_BETWEEN_SAVES: u64 = 32 << 20;
 /// How much of the change stream is read at once: by a caller that needs all of it, and by a commit whose turn it is to
 /// store the counts.
-pub(crate) const MOST_AT_ONCE: Piece = Piece {
+pub(crate) const MAX_PIECE: Piece = Piece {
     entries: 1024,
     bytes: 8 << 20,
 };
-pub(crate) const A_LITTLE: Piece = Piece {
+pub(crate) const SMALL_PIECE: Piece = Piece {
     entries: 64,
     bytes: 256 << 10,
 };
@@ -184,7 +184,7 @@ impl Counts {
         reports: &ReportedCounts,
         version: Version,
     ) -> Result<(), DataError> {
-        while !self.advance_by(engine, reports, version, MOST_AT_ONCE)? {}
+        while !self.advance_by(engine, reports, version, MAX_PIECE)? {}
         Ok(())
     }
 
@@ -403,7 +403,10 @@ mod tests {
         let opened = store.engine().version();
         create(&store, COMMITS_BETWEEN_SAVES);
         assert!(stored_version(&store) < opened);
-        create(&store, COMMITS_BETWEEN_SAVES / A_LITTLE.entries as u64 + 1);
+        create(
+            &store,
+            COMMITS_BETWEEN_SAVES / SMALL_PIECE.entries as u64 + 1,
+        );
         assert!(stored_version(&store) > opened + COMMITS_BETWEEN_SAVES);
         let count = store.counts().nodes_now(None);
         drop(store);

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use isomer_layout::{
     DataError, ErrorKind,
-    catalog::{Catalog, names::Names, schema::Schema},
+    catalog::{Catalog, names::NameTables, schema::Schema},
 };
 use isomer_storage::{Read, Version};
 use parking_lot::RwLock;
 
 /// The newest known schema of an open store.
 pub struct CurrentSchema {
-    names: Arc<Names>,
+    names: Arc<NameTables>,
     newest: RwLock<Newest>,
 }
 
@@ -36,7 +36,7 @@ impl CurrentSchema {
     ///
     /// # Errors
     /// [`DataError::Corrupt`]; those of the engine.
-    pub(crate) fn load(names: Arc<Names>, read: &dyn Read) -> Result<Self, DataError> {
+    pub(crate) fn load(names: Arc<NameTables>, read: &dyn Read) -> Result<Self, DataError> {
         let newest = Newest {
             catalog: load(&names, read)?,
             since: read.version(),
@@ -98,7 +98,7 @@ impl CurrentSchema {
     }
 }
 
-fn load(names: &Arc<Names>, read: &dyn Read) -> Result<Arc<Catalog>, DataError> {
+fn load(names: &Arc<NameTables>, read: &dyn Read) -> Result<Arc<Catalog>, DataError> {
     Ok(Arc::new(Catalog {
         names: names.clone(),
         schema: Arc::new(Schema::load(read)?),

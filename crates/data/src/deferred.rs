@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 
+use isomer_layout::graph::state::RecordId;
 use isomer_value::{IndexId, LabelId, NodeId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -23,9 +24,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(crate) struct Deferred {
     pub(crate) is_on: bool,
     /// Records whose last write violates a rule.
-    pub(crate) broken: FxHashSet<NodeId>,
+    pub(crate) broken: FxHashSet<RecordId>,
     /// Records that got a value of a unique index while another one had it.
-    pub(crate) claims: FxHashSet<(IndexId, NodeId)>,
+    pub(crate) claims: FxHashSet<(IndexId, RecordId)>,
     /// Nodes that wait for a `_key` in a label.
     pub(crate) waiting: FxHashMap<(LabelId, Vec<u8>), VecDeque<NodeId>>,
     /// Approximate bytes of the keys for which nodes wait.
@@ -38,8 +39,8 @@ const WAITING_BYTES: usize = 128;
 impl Deferred {
     /// Memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.broken.capacity() * (size_of::<NodeId>() + 1)
-            + self.claims.capacity() * (size_of::<(IndexId, NodeId)>() + 1)
+        self.broken.capacity() * (size_of::<RecordId>() + 1)
+            + self.claims.capacity() * (size_of::<(IndexId, RecordId)>() + 1)
             + self.waiting_bytes
     }
 

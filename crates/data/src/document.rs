@@ -21,28 +21,28 @@ pub fn new_key() -> Value {
 
 /// Documents as one transaction sees them, by collection and `_key`. A lookup reads the key and the record.
 #[derive(Clone, Copy)]
-pub struct Documents<'t> {
+pub struct Collections<'t> {
     pub(crate) tx: &'t Transaction,
 }
 
 /// Inserts, changes and removes documents. Each is the change of one node; see [`crate::GraphMut`].
-pub struct DocumentsMut<'t> {
+pub struct CollectionsMut<'t> {
     pub(crate) tx: &'t mut Transaction,
 }
 
 impl Transaction {
     /// Reads of documents.
-    pub fn documents(&self) -> Documents<'_> {
-        Documents { tx: self }
+    pub fn documents(&self) -> Collections<'_> {
+        Collections { tx: self }
     }
 
     /// Changes of documents.
-    pub fn documents_mut(&mut self) -> DocumentsMut<'_> {
-        DocumentsMut { tx: self }
+    pub fn documents_mut(&mut self) -> CollectionsMut<'_> {
+        CollectionsMut { tx: self }
     }
 }
 
-impl DocumentsMut<'_> {
+impl CollectionsMut<'_> {
     /// Inserts a document: a node of the label `collection` with a `_key`, generated (UUIDv7) where `document` does not
     /// contain one. Returns its key.
     ///
@@ -88,7 +88,7 @@ impl DocumentsMut<'_> {
     /// Merges `patch` into the document under `key`, nested maps too; nulls remove.
     ///
     /// # Errors
-    /// As [`DocumentsMut::replace`].
+    /// As [`CollectionsMut::replace`].
     pub fn patch(&mut self, collection: &str, key: &Value, patch: &Map) -> Result<(), DataError> {
         let id = self.tx.documents().existing(collection, key)?;
         keep_key(patch, key)?;
@@ -120,7 +120,7 @@ impl DocumentsMut<'_> {
     }
 }
 
-impl Documents<'_> {
+impl Collections<'_> {
     /// The document under `key`.
     pub fn get(self, collection: &str, key: &Value) -> Result<Option<Map>, DataError> {
         match self.node(collection, key)? {

@@ -35,7 +35,8 @@ impl DataStore {
         };
         if keep
             && !is_kept()
-            && let Some(holder) = Existing::of(self).holder(&name)
+            && let Some(holder) =
+                Existing::new(self.catalog(), self.endpoint_keepers()).holder(&name)
         {
             return Err(DataError::NameExists {
                 what: "an index or constraint named",

@@ -4,7 +4,7 @@ use roaring::RoaringTreemap;
 use rustc_hash::FxHashSet;
 
 /// With more members than this a bitmap uses less memory, and is as fast.
-const FEW: usize = 4096;
+const MAX_HASHED_IDS: usize = 4096;
 
 /// A set of numbers of nodes or relationships.
 ///
@@ -33,7 +33,7 @@ impl IdSet {
         match &mut self.0 {
             Form::Few(few) => {
                 let fresh = few.insert(id);
-                if few.len() > FEW {
+                if few.len() > MAX_HASHED_IDS {
                     self.0 = Form::Many(std::mem::take(few).into_iter().collect());
                 }
                 fresh

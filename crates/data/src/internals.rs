@@ -5,7 +5,7 @@
 
 use std::any::Any;
 
-use isomer_layout::{DataError, catalog::names::Names};
+use isomer_layout::{DataError, catalog::names::NameTables};
 use isomer_value::NodeId;
 use parking_lot::RwLockWriteGuard;
 
@@ -58,7 +58,7 @@ pub fn notify_readers(store: &DataStore) {
 }
 
 /// The names of labels, types, properties and buckets, with those that were added since any transaction began.
-pub fn names(store: &DataStore) -> &Names {
+pub fn names(store: &DataStore) -> &NameTables {
     store.shared_names()
 }
 

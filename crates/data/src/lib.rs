@@ -45,7 +45,6 @@ mod remote;
 mod replicated;
 mod schema_change;
 mod small_commit;
-mod spill;
 mod statistics;
 mod store;
 mod store_options;
@@ -63,7 +62,8 @@ pub use isomer_layout::{
         keepers::EndpointKeeper,
         schema::{
             Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef,
-            IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
+            IndexField, IndexSpec, IndexState, RecordScope, SchemaChange, SchemaOutcome, ScopeName,
+            ValueType,
         },
     },
     convergent::{
@@ -89,8 +89,10 @@ pub use isomer_layout::{
     },
 };
 pub use isomer_storage::{
-    Durability, Engine, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page,
-    PageLimit, ProcessMemory, Reclaim, Reservation, Snapshot, Version, count_allocations,
+    Durability, Engine, KeyRange, MemoryBudget, MemoryKind, MemoryUse, Order, OverBudget, Page,
+    PageLimit, ProcessMemory, Reclaim, Reservation, SPILL_BLOCK_BYTES, Snapshot, SpillFault,
+    SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter, Version,
+    count_allocations,
 };
 
 pub use crate::{
@@ -105,7 +107,7 @@ pub use convergent::{
 };
 pub use count_keeping::CountKeeper;
 pub use dirty::Dirty;
-pub use document::{Documents, DocumentsMut, new_key};
+pub use document::{Collections, CollectionsMut, new_key};
 pub use eras::Eras;
 pub use files::{FileTree, FileTreeMut};
 pub use graph::{Graph, GraphMut, NodeRecord};
@@ -113,23 +115,21 @@ pub use id_set::IdSet;
 pub use index::{Indexes, IndexesMut};
 pub use ingest::{BlockedCommits, Ingest};
 pub use kv::{
-    BucketCursor, BytePair, Kv, KvChange, KvChangeKind, KvCursor, KvMut, Sweeper, Watch, Watched,
-    Watcher,
+    BucketCursor, BucketWatch, BytePair, Kv, KvChange, KvChangeKind, KvCursor, KvMut, Sweeper,
+    Watched, Watcher,
 };
 pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
 pub use process_locks::{ProcessLock, ProcessLocks};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels};
 pub use replicated::{Conflict, ConflictKind, Replication, ReplicationMut};
-pub use spill::{
-    BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
-};
 pub use statistics::{
     IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics, answers::StoreStatistics,
 };
 pub use store::{Access, DataStore, WeakDataStore};
 pub use stream::{ChangeStream, StreamHold};
 pub use transaction::{
-    Savepoint, Transaction, commit::DataCommit, name_ids::NameIds, raw_read::RawRead,
+    Savepoint, Transaction, TransactionStarter, commit::DataCommit, name_ids::NameIds,
+    raw_read::RawRead,
 };
 pub use verdict::Verdict;
 pub use view_reads::ViewReads;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use isomer_layout::{
     DataError,
-    catalog::{keepers, names::Names},
+    catalog::{keepers, names::NameTables},
     keyspace::{FORMAT, FORMAT_VALUE, IDENTITY, IdSpace},
 };
 use isomer_storage::{
     Durability, Engine, EngineTransaction, GuardMode, KeyRange, Order, Page, PageLimit, Read,
-    StorageError,
+    SpillFolder, StorageError,
 };
 use isomer_value::DatabaseId;
 use isomer_vfs::Seal;
@@ -30,10 +30,8 @@ use crate::{
     remote::Caches,
     replicated::{ReplicaState, ReplicationHooks},
     schema_change::SchemaEditor,
-    spill::SpillFolder,
     statistics::Statistics,
     store::{Hooks, Shared},
-    store_state::Copies,
     stream::shared_holds::SharedHolds,
 };
 
@@ -64,7 +62,7 @@ impl DataStore {
         let snapshot = engine.snapshot()?;
         let read: &dyn Read = &*snapshot;
         observers.counted.begin(read.version());
-        let names = Arc::new(Names::load(read)?);
+        let names = Arc::new(NameTables::load(read)?);
         let schema = Arc::new(CurrentSchema::load(names.clone(), read)?);
         let nodes = Extents::load(IdSpace::Nodes, read)?;
         let relationships = Extents::load(IdSpace::Relationships, read)?;
@@ -123,7 +121,7 @@ impl DataStore {
                 gate: Arc::default(),
                 since_save: Arc::default(),
                 saving: Mutex::new(()),
-                copies: Copies::default(),
+                copies: Mutex::default(),
                 sequences: Arc::default(),
                 bucket_cache: Arc::new(BucketCache::new(since)),
                 files: FileNumbers::default(),

@@ -11,7 +11,7 @@
 //! | `schema` | the process that changes indexes or constraints |
 //! | `sweep` | the process that deletes expired entries |
 //! | `views` | the process that writes the files of read views |
-//! | `copy` | the process that copies the database |
+//! | `copy` | the processes that copy the database, together; alone, the last of them, which removes their mark |
 //! | `trim` | the process that trims the change stream, or begins to hold a part of it |
 //! | `hold-N` | the process whose readers need the change stream above the version in this file |
 //! | `name-H` | a program that holds a lock with a name that it chose; H is a hash of it |
@@ -26,6 +26,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use isomer_layout::DataError;
+use isomer_storage::StorageError;
 use isomer_vfs::{LockFile, LockMode, private_folder};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_128;
@@ -34,6 +36,15 @@ use xxhash_rust::xxh3::xxh3_128;
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a lock that is waited for is tried.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
+
+/// The copies that this process makes now.
+#[derive(Debug, Default)]
+pub(crate) struct Copying {
+    /// How many.
+    pub count: usize,
+    /// While there are any, in a shared database: the lock `copy`.
+    pub among_processes: Option<SharedLock>,
+}
 
 /// The locks of one process that has a shared database open.
 #[derive(Debug)]
@@ -147,6 +158,26 @@ impl ProcessLocks {
         lock_file_within(&self.folder.join(name), timeout)
     }
 
+    /// Takes the lock with a name together with others that do; waits as long as `timeout` for one that has it alone.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn share_within(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> io::Result<Option<SharedLock>> {
+        let file = LockFile::open(&self.folder.join(name))?;
+        let began = Instant::now();
+        while !file.try_lock(LockMode::Shared)? {
+            if began.elapsed() >= timeout {
+                return Ok(None);
+            }
+            std::thread::sleep(RETRY_PAUSE);
+        }
+        Ok(Some(SharedLock { file }))
+    }
+
     /// Takes the lock with a name, and waits while another process, or another part of this one, has it.
     ///
     /// # Errors
@@ -164,6 +195,21 @@ impl ProcessLocks {
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+}
+
+/// A lock that several processes hold together.
+#[derive(Debug)]
+pub(crate) struct SharedLock {
+    file: LockFile,
+}
+
+impl SharedLock {
+    /// Holds the lock alone; `None` if others hold it, too: it is released then.
+    pub(crate) fn into_exclusive(self) -> Option<ProcessLock> {
+        let locked = self.file.try_lock(LockMode::Exclusive);
+        let is_alone = locked.unwrap_or(false);
+        is_alone.then_some(ProcessLock { _file: self.file })
     }
 }
 
@@ -212,6 +258,14 @@ pub(crate) fn files_named(folder: &Path, prefix: &str) -> io::Result<Vec<PathBuf
     Ok(found)
 }
 
+/// The error of a lock between processes that cannot be taken.
+pub(crate) fn unlockable(error: std::io::Error) -> DataError {
+    StorageError::Unavailable(format!(
+        "the locks between the processes of the database: {error}"
+    ))
+    .into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,6 +298,23 @@ mod tests {
         // Also while the handles of the others still exist.
         assert!(ProcessLocks::join(&path).expect("again").was_alone());
         drop((first, second));
+    }
+
+    #[test]
+    fn a_shared_lock_is_held_alone_by_its_last_holder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let locks = ProcessLocks::join(&folder.path().join("locks")).expect("joined");
+        let share = || {
+            let shared = locks.share_within("copy", Duration::from_millis(20));
+            shared.expect("no error")
+        };
+        let (one, other) = (share().expect("free"), share().expect("shared"));
+        assert!(one.into_exclusive().is_none(), "the other one holds it");
+        let alone = other.into_exclusive();
+        assert!(alone.is_some());
+        assert!(share().is_none(), "held alone, for longer than the timeout");
+        drop(alone);
+        assert!(share().is_some());
     }
 
     #[test]

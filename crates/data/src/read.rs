@@ -133,7 +133,7 @@ impl NodeLabels {
 
 /// What to look up in an index: equality on the first fields, then a range on the next one.
 ///
-/// Nulls are not indexed: a node is found only if all the index's fields have a value. `range` must be unbounded
+/// Nulls are not indexed: a record is found only if all the index's fields have a value. `range` must be unbounded
 /// on both sides when `prefix` names all fields. A bound of one kind (say, a number) reaches the end of that kind
 /// only: `> 5` finds numbers, not strings.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +144,7 @@ pub struct IndexSeek<'a> {
     pub prefix: &'a [Value],
     /// Bounds of the field after them.
     pub range: (Bound<&'a Value>, Bound<&'a Value>),
-    /// Order of the entries: by value, then by node id.
+    /// Order of the entries: by value, then by the id of the record.
     pub order: Order,
 }
 
@@ -275,5 +275,13 @@ pub trait GraphRead {
         cursor: &mut IndexCursor,
         limit: usize,
         out: &mut Vec<NodeId>,
+    ) -> Result<(), DataError>;
+    /// As [`GraphRead::index_seek`], in an index over relationships.
+    fn relationship_index_seek(
+        &self,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        out: &mut Vec<RelRow>,
     ) -> Result<(), DataError>;
 }

@@ -13,7 +13,7 @@ use isomer_layout::{
     DataError,
     catalog::{
         keepers::{self, Keepers},
-        names::Names,
+        names::NameTables,
     },
     keyspace::{
         self, GIVEN_UP, KEEPERS, NUMBERS, TAG_BUCKET, TAG_CONVERGENT_PROPERTY, TAG_EXTENT,
@@ -36,7 +36,7 @@ use crate::{
 
 /// What an open store caches of the database, apart from what observers keep.
 pub(crate) struct Caches {
-    pub(crate) names: Arc<Names>,
+    pub(crate) names: Arc<NameTables>,
     pub(crate) schema: Arc<CurrentSchema>,
     pub(crate) nodes: Arc<Extents>,
     pub(crate) relationships: Arc<Extents>,

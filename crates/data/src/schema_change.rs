@@ -18,21 +18,21 @@ use isomer_layout::{
         names::NameKind,
         schema::{
             Constraint, ConstraintKind, ConstraintSpec, FieldPath, IndexDef, IndexField, IndexSpec,
-            IndexState, Schema, SchemaChange, SchemaOutcome,
+            IndexState, RecordScope, Schema, SchemaChange, SchemaOutcome, ScopeName,
         },
     },
-    convergent::position::ConvergentOwner,
-    index::{EntryChanges, IndexEntry},
+    graph::state::{EntryOwner, RecordId},
     keyspace::{self, SCHEMA_VERSION, after_prefix},
     stream::change::{self, Change, Deltas},
 };
-use isomer_storage::{Durability, GuardMode, StorageError};
-use isomer_value::{IndexId, LabelId, NodeId};
+use isomer_storage::{Durability, GuardMode};
+use isomer_value::{IndexId, LabelId, NodeId, RelId, TypeId};
 use parking_lot::MutexGuard;
 
 use crate::{
     Access, DataStore, Graph, GraphRead, IndexesMut, ProcessLock,
     footprint::{Item, Space},
+    process_locks::unlockable,
     schema_change::{
         clash::{Clash, Existing, resolve_clash},
         edit::Edit,
@@ -87,6 +87,11 @@ pub(crate) struct SchemaEditor<'s> {
 }
 
 impl<'s> SchemaEditor<'s> {
+    /// What a new definition is compared with.
+    fn existing(&self) -> Existing {
+        Existing::new(self.store.catalog(), self.store.endpoint_keepers())
+    }
+
     /// Waits until no other schema change is under way.
     pub(crate) fn begin(store: &'s DataStore) -> Result<Self, DataError> {
         Self::begin_while(store, &mut || true)
@@ -208,14 +213,14 @@ impl<'s> SchemaEditor<'s> {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         let index = self.plan_index(&spec)?;
-        if let Some(clash) = Existing::of(self.store).index_clash(&index) {
+        if let Some(clash) = self.existing().index_clash(&index) {
             return resolve_clash(clash, if_not_exists);
         }
-        let nodes_read = self.build_index(index.clone(), None, go_on)?;
+        let records_read = self.build_index(index.clone(), None, go_on)?;
         Ok(SchemaOutcome {
             created: vec![index.name.to_string()],
             dropped: Vec::new(),
-            nodes_read,
+            records_read,
         })
     }
 
@@ -253,25 +258,25 @@ impl<'s> SchemaEditor<'s> {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         check_rule(&spec)?;
-        let label = LabelId(self.store.intern(NameKind::Label, &spec.label)?);
+        let scope = self.scope(&spec.scope)?;
         let name = match &spec.name {
             Some(name) => name.clone(),
-            None => Existing::of(self.store).free_name(&default_name(&spec)),
+            None => self.existing().free_name(&default_name(&spec)),
         };
         check_name("constraint", &name)?;
-        if let Some(clash) = Existing::of(self.store).constraint_clash(label, &spec, &name)? {
+        if let Some(clash) = self.existing().constraint_clash(scope, &spec, &name)? {
             return resolve_clash(clash, if_not_exists);
         }
         let mut constraint = Constraint {
             name: name.as_str().into(),
-            label,
+            scope,
             kind: spec.kind,
             state: IndexState::Building,
         };
-        let nodes_read = if constraint.kind.index().is_some() {
+        let records_read = if constraint.kind.index().is_some() {
             let spec = IndexSpec {
                 name: Some(name.clone()),
-                label: spec.label,
+                scope: spec.scope,
                 fields: spec.unique_fields,
                 unique: true,
             };
@@ -287,7 +292,7 @@ impl<'s> SchemaEditor<'s> {
         Ok(SchemaOutcome {
             created: vec![name],
             dropped: Vec::new(),
-            nodes_read,
+            records_read,
         })
     }
 
@@ -303,7 +308,7 @@ impl<'s> SchemaEditor<'s> {
         let twin = keepers.iter().find(|own| *own.rel_type == *rel_type);
         let clash = match twin {
             Some(twin) => Some(Clash::same("constraint", &name, &twin.name)),
-            None => Existing::of(self.store).name_clash("constraint", &name),
+            None => self.existing().name_clash("constraint", &name),
         };
         if let Some(clash) = clash {
             return resolve_clash(clash, if_not_exists);
@@ -373,15 +378,26 @@ impl<'s> SchemaEditor<'s> {
         let name = spec
             .name
             .clone()
-            .unwrap_or_else(|| index_name(&spec.label, &spec.fields));
+            .unwrap_or_else(|| index_name(spec.scope.name(), &spec.fields));
         check_name("index", &name)?;
         Ok(IndexDef {
             id: IndexId(self.store.catalog().schema.next_index),
             name: name.into(),
-            label: LabelId(self.store.intern(NameKind::Label, &spec.label)?),
+            scope: self.scope(&spec.scope)?,
             fields: spec.fields.clone(),
             unique: spec.unique,
             state: IndexState::Building,
+        })
+    }
+
+    fn scope(&self, scope: &ScopeName) -> Result<RecordScope, DataError> {
+        Ok(match scope {
+            ScopeName::Label(name) => {
+                RecordScope::Label(LabelId(self.store.intern(NameKind::Label, name)?))
+            }
+            ScopeName::Type(name) => {
+                RecordScope::Type(TypeId(self.store.intern(NameKind::Type, name)?))
+            }
         })
     }
 
@@ -409,14 +425,14 @@ impl<'s> SchemaEditor<'s> {
         self.commit(schema, edit, &name)?;
 
         let filled = self.fill_index(&index, key.as_ref(), go_on);
-        let filled = filled.and_then(|nodes_read| match self.store.is_given_up(index.id) {
-            false => Ok(nodes_read),
+        let filled = filled.and_then(|records_read| match self.store.is_given_up(index.id) {
+            false => Ok(records_read),
             true => Err(DataError::invalid(format!(
                 "index {name} cannot be made: another replica made a convergent field that it cannot hold, while it was built"
             ))),
         });
         match filled {
-            Ok(nodes_read) => {
+            Ok(records_read) => {
                 index.state = IndexState::Ready;
                 let mut schema = self.next_schema();
                 schema.indexes.retain(|own| own.id != index.id);
@@ -430,7 +446,7 @@ impl<'s> SchemaEditor<'s> {
                     schema.constraints.push(constraint);
                 }
                 self.commit(schema, edit, &name)?;
-                Ok(nodes_read)
+                Ok(records_read)
             }
             Err(error) => {
                 let mut schema = self.next_schema();
@@ -453,22 +469,22 @@ impl<'s> SchemaEditor<'s> {
         key: Option<&Constraint>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
-        let (mut after, mut size, mut nodes_read) = (None, BATCH, 0);
+        let (mut after, mut size, mut records_read) = (None, BATCH, 0);
         loop {
             check(go_on)?;
             let mut tx = self.store.begin(Access::Write)?;
             let mut ids = Vec::new();
             tx.graph()
-                .members_after(index.label, after, size, &mut ids)?;
+                .records_after(index.scope, after, size, &mut ids)?;
             let Some(&last) = ids.last() else {
-                return Ok(nodes_read);
+                return Ok(records_read);
             };
             for &id in &ids {
                 tx.indexes_mut().enter(index, key, id)?;
             }
             match tx.commit_with(Durability::Buffered) {
                 Ok(_) => {
-                    nodes_read += ids.len() as u64;
+                    records_read += ids.len() as u64;
                     after = Some(last);
                     size = (size * 2).min(BATCH);
                 }
@@ -495,10 +511,10 @@ impl<'s> SchemaEditor<'s> {
         };
         put(self, &constraint)?;
         match self.check_rule_on_all(&constraint, go_on) {
-            Ok(nodes_read) => {
+            Ok(records_read) => {
                 constraint.state = IndexState::Ready;
                 put(self, &constraint)?;
-                Ok(nodes_read)
+                Ok(records_read)
             }
             Err(error) => {
                 let mut schema = self.next_schema();
@@ -518,17 +534,17 @@ impl<'s> SchemaEditor<'s> {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
         let tx = self.store.begin(Access::Read)?;
-        let (mut after, mut ids, mut nodes_read) = (None, Vec::new(), 0);
+        let (mut after, mut ids, mut records_read) = (None, Vec::new(), 0);
         loop {
             check(go_on)?;
             ids.clear();
             tx.graph()
-                .members_after(constraint.label, after, BATCH, &mut ids)?;
+                .records_after(constraint.scope, after, BATCH, &mut ids)?;
             let Some(&last) = ids.last() else {
-                return Ok(nodes_read);
+                return Ok(records_read);
             };
             for &id in &ids {
-                if let Some(node) = tx.graph().load_node(id)? {
+                if let Some(properties) = tx.graph().properties_in(constraint.scope, id)? {
                     tx.fields()
                         .check_fields(id, |field, found| match &constraint.kind {
                             ConstraintKind::Convergent { path, kind } => {
@@ -536,10 +552,10 @@ impl<'s> SchemaEditor<'s> {
                             }
                             rule => !rule.rules_plain(field),
                         })?;
-                    constraint.check(&tx.catalog(), Some(id), &node)?;
+                    constraint.check(&tx.catalog(), Some(id), &properties)?;
                 }
             }
-            nodes_read += ids.len() as u64;
+            records_read += ids.len() as u64;
             after = Some(last);
         }
     }
@@ -579,14 +595,6 @@ impl<'s> SchemaEditor<'s> {
     }
 }
 
-/// The error of a lock between processes that cannot be taken.
-pub(crate) fn unlockable(error: std::io::Error) -> DataError {
-    StorageError::Unavailable(format!(
-        "the locks between the processes of the database: {error}"
-    ))
-    .into()
-}
-
 /// The error of a constraint that existing records violate.
 pub(crate) fn broken(name: &str, error: DataError) -> DataError {
     match error {
@@ -599,8 +607,31 @@ pub(crate) fn broken(name: &str, error: DataError) -> DataError {
 }
 
 impl Graph<'_> {
-    /// Members of a label, without an observation: a transaction that adds the label concurrently maintains the index
+    /// The records of a scope, without an observation: a transaction that adds one concurrently maintains the index
     /// being built itself.
+    fn records_after(
+        self,
+        scope: RecordScope,
+        after: Option<RecordId>,
+        limit: usize,
+        out: &mut Vec<RecordId>,
+    ) -> Result<(), DataError> {
+        let after = after.map(|after| after.parts().1);
+        match scope {
+            RecordScope::Label(label) => {
+                let mut nodes = Vec::new();
+                self.members_after(label, after.map(NodeId), limit, &mut nodes)?;
+                out.extend(nodes.into_iter().map(RecordId::Node));
+            }
+            RecordScope::Type(type_id) => {
+                let mut rels = Vec::new();
+                self.unobserved_relationships(type_id, after.map(RelId), limit, &mut rels)?;
+                out.extend(rels.into_iter().map(RecordId::Relationship));
+            }
+        }
+        Ok(())
+    }
+
     fn members_after(
         self,
         label: LabelId,
@@ -626,46 +657,53 @@ impl Graph<'_> {
 }
 
 impl IndexesMut<'_> {
-    /// Adds one node to an index that is being built, with its key.
+    /// Adds one record to an index that is being built; `key` is the constraint that the index will enforce.
     pub(crate) fn enter(
         &mut self,
         index: &IndexDef,
         key: Option<&Constraint>,
-        id: NodeId,
+        id: RecordId,
     ) -> Result<(), DataError> {
-        let Some(node) = self.tx.graph().load_node(id)? else {
+        let Some(properties) = self.tx.graph().properties_in(index.scope, id)? else {
             return Ok(());
         };
+        let owner = match id {
+            RecordId::Node(id) => EntryOwner::Node(id),
+            RecordId::Relationship(id) => match self.tx.graph().load_relationship(id)? {
+                Some((row, _)) => EntryOwner::Relationship(row),
+                None => return Ok(()),
+            },
+        };
         if let Some(key) = key {
-            key.check(self.tx.names(), Some(id), &node)?;
+            key.check(self.tx.names(), Some(id), &properties)?;
         }
         if index.unique {
             self.tx.fields().check_fields(id, |field, _| {
                 !index.fields.iter().any(|one| *one.path.0[0] == *field)
             })?;
         }
-        let prefix = ConvergentOwner::Node(id).prefix();
         if self.tx.store().shared().own_replica.has_any() {
-            self.tx.footprint().read_field(&prefix);
+            self.tx.footprint().read_field(&id.prefix());
         } else {
             self.tx.footprint().read_convergent();
         }
-        let changes = EntryChanges {
-            removed: Vec::new(),
-            added: self.tx.indexes().entries_or_refuse(index, id, &node)?,
-        };
-        for entry in changes.added.iter().filter(|entry| entry.unique) {
+        let entries = self
+            .tx
+            .indexes()
+            .entries_or_refuse(index, id, &properties)?;
+        for entry in entries.iter().filter(|entry| entry.unique) {
             if let Some(holder) = self.tx.indexes().observed_holder(entry, id)? {
                 return Err(self.tx.constraints().not_unique(index, entry, id, holder));
             }
         }
-        for entry in &changes.added {
+        let value = owner.entry_value();
+        for entry in &entries {
             self.tx.footprint_mut().change_entry(
                 Space::Index(index.id.0),
                 &entry.values,
                 &entry.ends,
             );
-            self.tx.put(&entry.key(id), &IndexEntry::value(id))?;
+            self.tx.put(&entry.key(owner), &value)?;
         }
         Ok(())
     }
@@ -724,7 +762,7 @@ fn index_name(label: &str, fields: &[IndexField]) -> String {
 }
 
 fn default_name(spec: &ConstraintSpec) -> String {
-    let label = &spec.label;
+    let label = spec.scope.name();
     match &spec.kind {
         ConstraintKind::Unique { .. } => {
             format!("{}_unique", index_name(label, &spec.unique_fields))
@@ -748,11 +786,10 @@ fn default_name(spec: &ConstraintSpec) -> String {
 mod tests {
     use std::{path::Path, sync::Arc};
 
-    use isomer_storage_redb::{RedbEngine, RedbOptions};
-    use isomer_value::Map;
-
     use super::*;
     use crate::DataStoreOptions;
+    use isomer_storage_redb::{RedbEngine, RedbOptions};
+    use isomer_value::Map;
 
     fn open(path: &Path, read_only: bool) -> DataStore {
         let options = RedbOptions {
@@ -770,7 +807,7 @@ mod tests {
     fn spec() -> IndexSpec {
         IndexSpec {
             name: Some("age".into()),
-            label: "P".into(),
+            scope: ScopeName::label("P"),
             fields: vec![IndexField {
                 path: FieldPath::new(["age"]),
                 each: false,
@@ -825,7 +862,7 @@ mod tests {
         };
         let reader = open(&path, true);
         assert_eq!(entries(&reader), 1);
-        assert_eq!(reader.catalog().usable_indexes(index.label).count(), 0);
+        assert_eq!(reader.catalog().usable_indexes(index.scope).count(), 0);
         drop(reader);
         let store = open(&path, false);
         assert_eq!((entries(&store), store.catalog().indexes().len()), (0, 0));
@@ -833,8 +870,8 @@ mod tests {
             spec: spec(),
             if_not_exists: false,
         };
-        assert_eq!(store.change_schema(change).unwrap().nodes_read, 2);
-        assert_eq!(store.catalog().usable_indexes(index.label).count(), 1);
+        assert_eq!(store.change_schema(change).unwrap().records_read, 2);
+        assert_eq!(store.catalog().usable_indexes(index.scope).count(), 1);
     }
 
     /// Version 0.1 stored a key as a unique constraint and one required field for each property: they are opened, shown
@@ -852,7 +889,7 @@ mod tests {
             SchemaChange::CreateConstraint {
                 spec: ConstraintSpec {
                     name: Some(name.into()),
-                    label: "B".into(),
+                    scope: ScopeName::label("B"),
                     kind,
                     unique_fields: fields.iter().map(field).collect(),
                 },

@@ -10,11 +10,11 @@ use isomer_layout::{
     catalog::{
         Catalog,
         keepers::Keepers,
-        names::{NameKind, Names},
+        names::{NameKind, NameTables},
     },
     keyspace,
 };
-use isomer_storage::{Durability, Engine, GuardMode, Memory, Version};
+use isomer_storage::{Durability, Engine, GuardMode, MemoryBudget, SpillFolder, Version};
 use isomer_value::{DatabaseId, Interner, LabelId, NodeId, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
 
@@ -29,12 +29,12 @@ use crate::{
     graph::KeyHints,
     kv::{BucketCache, Sequences, Signals},
     observer::{CommitObserver, LoadSinks, Loading, Observers},
+    process_locks::Copying,
     replicated::{ReplicaState, ReplicationHooks, joining_error},
     small_commit::commit_small,
-    spill::SpillFolder,
     statistics::Statistics,
     store_options::DataStoreOptions,
-    store_state::{Copies, OwnEra},
+    store_state::OwnEra,
     stream::{Holds, shared_holds::SharedHolds},
 };
 
@@ -82,7 +82,7 @@ pub struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) options: DataStoreOptions,
     pub(crate) identity: DatabaseId,
-    pub(crate) names: Arc<Names>,
+    pub(crate) names: Arc<NameTables>,
     /// Held while a new name is added.
     pub(crate) interning: Mutex<()>,
     pub(crate) schema: Arc<CurrentSchema>,
@@ -103,7 +103,7 @@ pub struct Shared {
     pub(crate) since_save: Arc<Mutex<SinceSave>>,
     /// Held while the counts are stored.
     pub(crate) saving: Mutex<()>,
-    pub copies: Copies,
+    pub copies: Mutex<Copying>,
     pub sequences: Arc<Sequences>,
     pub(crate) bucket_cache: Arc<BucketCache>,
     pub files: FileNumbers,
@@ -216,7 +216,7 @@ impl DataStore {
     }
 
     /// The budget of memory that everything on this store shares.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &MemoryBudget {
         &self.shared.options.memory
     }
 
@@ -291,7 +291,7 @@ impl DataStore {
         }
     }
 
-    pub(crate) fn shared_names(&self) -> &Arc<Names> {
+    pub(crate) fn shared_names(&self) -> &Arc<NameTables> {
         &self.shared.names
     }
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use isomer_storage::Memory;
+use isomer_storage::MemoryBudget;
 use isomer_vfs::Seal;
 
 use crate::{
@@ -30,7 +30,7 @@ pub struct DataStoreOptions {
     /// Whether the engine accepts no writes: unfinished indexes then stay, unused.
     pub read_only: bool,
     /// The budget of views, queries and bulk loads.
-    pub memory: Memory,
+    pub memory: MemoryBudget,
     /// Folder for spill files.
     pub spill_folder: PathBuf,
     /// Encrypts the files of views; if set, spill files are encrypted, too.
@@ -49,7 +49,7 @@ impl Default for DataStoreOptions {
             footprint_limit: 4_096,
             clock: Arc::new(SystemClock),
             read_only: false,
-            memory: Memory::of_this_machine(),
+            memory: MemoryBudget::of_this_machine(),
             spill_folder: std::env::temp_dir(),
             seal: Seal::plain(),
             process_locks: None,

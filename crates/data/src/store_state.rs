@@ -2,11 +2,6 @@
 
 use isomer_layout::lineage::EraId;
 use isomer_storage::Version;
-use parking_lot::Mutex;
-
-/// The number of copies being made.
-#[derive(Debug, Default)]
-pub(crate) struct Copies(pub(crate) Mutex<usize>);
 
 /// What an open store knows of its current era.
 #[derive(Debug, Default)]

@@ -3,10 +3,13 @@
 //! What a pair holds is in `isomer_layout`. All other access is through [`Transaction`].
 
 use isomer_layout::{
-    DataError, catalog::schema::IndexDef, graph::state::NodeState, index::IndexEntry,
+    DataError,
+    catalog::schema::IndexDef,
+    graph::state::{RecordId, RecordState},
+    index::IndexEntry,
     stream::change::Counted,
 };
-use isomer_value::{NodeId, TypeId};
+use isomer_value::TypeId;
 
 use crate::{DataStore, Transaction, index::RequiredEntries};
 
@@ -49,23 +52,30 @@ impl StoredPairs<'_> {
         self.tx.raw().each_pair(start, end, limit, visit)
     }
 
-    /// A node that has the values of an index entry.
-    pub fn holder(&self, entry: &IndexEntry) -> Result<Option<NodeId>, DataError> {
-        // No node has the largest id: none is excluded.
-        self.tx.indexes().holder(entry, NodeId(u64::MAX))
+    /// The id of a record that has the values of an index entry.
+    pub fn holder(&self, entry: &IndexEntry) -> Result<Option<u64>, DataError> {
+        // No record has the largest id: none is excluded.
+        self.tx.indexes().holder(entry, u64::MAX)
     }
 
-    /// The entries that a node should have in an index, its convergent fields included: ascending.
+    /// The entries that a record should have in an index, its convergent fields included: ascending.
     ///
     /// # Errors
-    /// [`DataError::Corrupt`] where the node holds a convergent field that the index cannot hold.
+    /// [`DataError::Corrupt`] where the record holds a convergent field that the index cannot hold.
     pub fn required_entries(
         &self,
         index: &IndexDef,
-        id: NodeId,
-        state: &NodeState,
+        id: RecordId,
+        state: &impl RecordState,
     ) -> Result<Vec<IndexEntry>, DataError> {
-        match self.tx.indexes().wanted_entries(index, id, state)? {
+        if !state.is_in(index.scope) {
+            return Ok(Vec::new());
+        }
+        match self
+            .tx
+            .indexes()
+            .wanted_entries(index, id, state.properties())?
+        {
             RequiredEntries::Entries(entries) => Ok(entries),
             RequiredEntries::NotIndexable(kind) => Err(DataError::corrupt(format!(
                 "it holds a convergent {}, and the index is not given up",

@@ -1,11 +1,11 @@
 //! Transactions: one version of the database and, on top, the transaction's own changes.
 
 pub(crate) mod commit;
-mod covered;
 mod graph_changes;
 pub(crate) mod name_ids;
 pub(crate) mod raw_read;
 mod scratch;
+mod write_reservation;
 
 use std::{
     cell::{OnceCell, RefCell, RefMut},
@@ -16,9 +16,9 @@ use std::{
 };
 
 use self::{
-    covered::{Covered, covers_small},
     graph_changes::GraphChanges,
     scratch::ScratchBuffers,
+    write_reservation::{WriteReservation, covers_small},
 };
 use crate::{
     Access, DataStore, convergent::Ongoing, footprint::Footprint, kv::bucket::BucketState,
@@ -69,7 +69,7 @@ pub struct Transaction {
     /// Most bytes of writes and operations.
     max_bytes: usize,
     /// The reserved part of the memory budget.
-    covered: Covered,
+    covered: WriteReservation,
     /// Whether any key was written, also outside the change stream.
     wrote: bool,
     /// A write failed half-way.
@@ -120,6 +120,23 @@ struct SavepointState {
     deltas: Deltas,
 }
 
+/// Begins transactions with the access and the reserved buckets of another one.
+#[derive(Clone)]
+pub struct TransactionStarter {
+    store: DataStore,
+    access: Access,
+    reserved: Option<&'static str>,
+}
+
+impl TransactionStarter {
+    /// Begins a transaction at the last committed version.
+    pub fn begin(&self) -> Result<Transaction, DataError> {
+        let mut begun = Transaction::begin(self.store.clone(), self.access)?;
+        begun.kv_mut().reserve_buckets(self.reserved);
+        Ok(begun)
+    }
+}
+
 impl Transaction {
     #[doc(hidden)]
     pub fn begin(store: DataStore, access: Access) -> Result<Self, DataError> {
@@ -165,7 +182,7 @@ impl Transaction {
         let max_bytes = store.engine().capabilities().max_transaction_bytes;
         Self {
             max_bytes,
-            covered: Covered::default(),
+            covered: WriteReservation::default(),
             store,
             catalog,
             state,
@@ -199,6 +216,15 @@ impl Transaction {
             buckets: self.buckets.fork(),
             ..Self::made(self.store.clone(), self.catalog.clone(), state, footprint)
         })
+    }
+
+    /// Begins further transactions like this one, also in other threads.
+    pub fn starter(&self) -> TransactionStarter {
+        TransactionStarter {
+            store: self.store.clone(),
+            access: self.access(),
+            reserved: self.buckets.reserved(),
+        }
     }
 
     /// The store it belongs to.

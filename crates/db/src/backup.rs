@@ -1,11 +1,14 @@
 //! Backups of a database, and restoring them.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use isomer_data::Version;
 use isomer_lsm::{
     LsmOptions,
-    backup::{self, Point, Restoring, Taken},
+    backup::{self, BackupResult, RestoreTarget, Restoring},
 };
 use isomer_storage::{Engine, StorageError};
 #[cfg(feature = "encryption")]
@@ -74,90 +77,32 @@ pub struct Restored {
     pub time_ms: u64,
 }
 
-/// What to restore: see [`Database::restore`].
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct RestoreOptions {
-    /// The state to restore; the newest by default.
-    pub point: RestorePoint,
-    /// The key with which an encrypted database was backed up; ignored for others.
-    #[cfg(feature = "encryption")]
-    pub key: Option<MasterKey>,
+/// Called with the bytes done and the total.
+type Progress<'a> = Box<dyn FnMut(u64, u64) + 'a>;
+
+/// A backup to be made: see [`Database::backup`].
+#[must_use = "`run` makes the backup"]
+pub struct BackupTask<'a> {
+    db: &'a Database,
+    target: PathBuf,
+    progress: Option<Progress<'a>>,
 }
 
-impl RestoreOptions {
-    /// The newest backup.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// A state other than the newest one.
-    pub fn point(mut self, point: RestorePoint) -> Self {
-        self.point = point;
+impl<'a> BackupTask<'a> {
+    /// Calls `progress` with the bytes done and the total.
+    pub fn progress(mut self, progress: impl FnMut(u64, u64) + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
         self
     }
 
-    fn master_key(&self) -> Option<&MasterKey> {
-        #[cfg(feature = "encryption")]
-        return self.key.as_ref();
-        #[cfg(not(feature = "encryption"))]
-        None
-    }
-
-    /// The key of an encrypted database.
-    #[cfg(feature = "encryption")]
-    pub fn key(mut self, key: MasterKey) -> Self {
-        self.key = Some(key);
-        self
-    }
-}
-
-/// Folders and points in time are given by the caller: errors about them are of the kind `Invalid`.
-pub(crate) fn asked_wrongly(error: StorageError) -> Error {
-    match error {
-        StorageError::Invalid(message) => Error::new(ErrorKind::Invalid, message),
-        other => other.lift(),
-    }
-}
-
-impl Database {
-    /// Adds a backup to the folder `target`, which may contain earlier ones of the same database, concurrently with
-    /// reads and writes. Files that an earlier backup has are not copied again. Each backup is complete: see
-    /// [`Database::restore`]. An encrypted database has encrypted backups. Needs the engine
-    /// [`Lsm`](crate::EngineKind::Lsm), open for writing.
-    ///
-    /// ```
-    /// use isomerdb::{Database, EngineKind, RestoreOptions, RestorePoint};
-    ///
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let (path, backups, again) = (folder.path().join("db"), folder.path().join("backups"), folder.path().join("again"));
-    /// let db = Database::builder().engine(EngineKind::Lsm).open(&path)?;
-    /// db.query("CREATE (:Note {text: 'first'})")?;
-    /// let first = db.backup(&backups)?;
-    /// db.query("CREATE (:Note {text: 'second'})")?;
-    /// let second = db.backup(&backups)?;
-    /// assert_eq!(Database::backups(&backups)?.len(), 2);
-    ///
-    /// let options = RestoreOptions::new().point(RestorePoint::Version(first.version));
-    /// Database::restore(&backups, &again, &options)?;
-    /// let restored = Database::open(&again)?;
-    /// assert_eq!(restored.query("MATCH (n:Note) RETURN n")?.len(), 1);
-    /// # Ok::<(), isomerdb::Error>(())
-    /// ```
-    pub fn backup(&self, target: impl AsRef<Path>) -> Result<Backup> {
-        self.backup_with(target, &mut |_, _| {})
-    }
-
-    /// Like [`Database::backup`]; `progress` is called with the bytes done and the total.
-    pub fn backup_with(
-        &self,
-        target: impl AsRef<Path>,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Backup> {
-        let engine = self.lsm_engine()?;
-        let taken: Taken = engine
-            .backup(&RealDisk, target.as_ref(), progress)
-            .map_err(asked_wrongly)?;
+    /// Makes the backup. `Unsupported` with another engine than [`Lsm`](crate::EngineKind::Lsm), `Invalid` if the
+    /// folder holds backups of another database.
+    pub fn run(self) -> Result<Backup> {
+        let engine = self.db.lsm_engine()?;
+        let mut progress = self.progress.unwrap_or_else(|| Box::new(|_, _| {}));
+        let taken: BackupResult = engine
+            .backup(&RealDisk, &self.target, &mut progress)
+            .map_err(invalid_request)?;
         Ok(Backup {
             number: taken.number,
             version: taken.version,
@@ -165,61 +110,58 @@ impl Database {
             shared_bytes: taken.shared.1,
         })
     }
+}
 
-    /// The backups in a folder, oldest first.
-    pub fn backups(folder: impl AsRef<Path>) -> Result<Vec<BackupInfo>> {
-        let found = backup::list(&RealDisk, folder.as_ref()).map_err(asked_wrongly)?;
-        Ok(found
-            .iter()
-            .map(|backup| BackupInfo {
-                number: backup.number,
-                version: backup.version,
-                time_ms: backup.time_ms,
-                bytes: backup.bytes(),
-            })
-            .collect())
+/// A restore to be made: see [`Database::restore`].
+#[must_use = "`run` restores the database"]
+pub struct RestoreTask<'a> {
+    source: PathBuf,
+    target: PathBuf,
+    point: RestorePoint,
+    /// Ignored for a database that is not encrypted.
+    key: Option<MasterKey>,
+    progress: Option<Progress<'a>>,
+}
+
+impl<'a> RestoreTask<'a> {
+    /// Restores another state than the newest backup.
+    pub fn point(mut self, point: RestorePoint) -> Self {
+        self.point = point;
+        self
     }
 
-    /// Deletes all backups in a folder except the last `count` (at least one), and the files that only they used.
-    /// Returns how many backups were deleted.
-    pub fn keep_backups(folder: impl AsRef<Path>, count: usize) -> Result<usize> {
-        backup::keep_last(&RealDisk, folder.as_ref(), count).map_err(asked_wrongly)
+    /// The key with which an encrypted database was backed up; ignored for others.
+    #[cfg(feature = "encryption")]
+    pub fn key(mut self, key: impl Into<Option<MasterKey>>) -> Self {
+        self.key = key.into();
+        self
     }
 
-    /// Restores a database into the folder `target`, which must be empty or missing, from the backups in `source`: the
-    /// newest backup, or the state at any version or time between the oldest and the newest, as far as their log
-    /// reaches. A state within a bulk load cannot be restored: only one before it, or a backup made after it.
-    pub fn restore(
-        source: impl AsRef<Path>,
-        target: impl AsRef<Path>,
-        options: &RestoreOptions,
-    ) -> Result<Restored> {
-        Self::restore_with(source, target, options, &mut |_, _| {})
+    /// Calls `progress` with the bytes done and the total.
+    pub fn progress(mut self, progress: impl FnMut(u64, u64) + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
     }
 
-    /// Like [`Database::restore`]; `progress` is called with the bytes done and the total.
-    pub fn restore_with(
-        source: impl AsRef<Path>,
-        target: impl AsRef<Path>,
-        options: &RestoreOptions,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Restored> {
-        let target = target.as_ref();
-        let point = match options.point {
-            RestorePoint::Newest => Point::Newest,
-            RestorePoint::Version(version) => Point::Version(version),
-            RestorePoint::Time(time_ms) => Point::Time(time_ms),
+    /// Restores the database. `Invalid` if the target is not empty, or the state is not in the backups. A restore that
+    /// breaks off leaves a folder that does not open as a database.
+    pub fn run(self) -> Result<Restored> {
+        let point = match self.point {
+            RestorePoint::Newest => RestoreTarget::Newest,
+            RestorePoint::Version(version) => RestoreTarget::Version(version),
+            RestorePoint::Time(time_ms) => RestoreTarget::Time(time_ms),
         };
+        let mut progress = self.progress.unwrap_or_else(|| Box::new(|_, _| {}));
         let restoring = Restoring::begin(
             &RealDisk,
-            source.as_ref(),
-            target,
+            &self.source,
+            &self.target,
             point,
-            options.master_key(),
+            self.key.as_ref(),
             &LsmOptions::default(),
-            progress,
+            &mut progress,
         )
-        .map_err(asked_wrongly)?;
+        .map_err(invalid_request)?;
         // Writes made after the backup may exist on other replicas: operations get a new epoch from now on. Until that
         // is on disk the database cannot be opened.
         let engine = Arc::new(restoring.open().lift()?);
@@ -234,6 +176,79 @@ impl Database {
             version: restored.version,
             time_ms: restored.time_ms,
         })
+    }
+}
+
+/// Folders and points in time are given by the caller: errors about them are of the kind `Invalid`.
+pub(crate) fn invalid_request(error: StorageError) -> Error {
+    match error {
+        StorageError::Invalid(message) => Error::new(ErrorKind::Invalid, message),
+        other => other.lift(),
+    }
+}
+
+impl Database {
+    /// A task that adds a backup to the folder `target`, which may contain earlier ones of the same database,
+    /// concurrently with reads and writes. Files that an earlier backup has are not copied again. Each backup is
+    /// complete: see [`Database::restore`]. An encrypted database has encrypted backups. Needs the engine
+    /// [`Lsm`](crate::EngineKind::Lsm), open for writing.
+    ///
+    /// ```
+    /// use isomerdb::{Database, EngineKind, RestorePoint};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let (path, backups, again) = (folder.path().join("db"), folder.path().join("backups"), folder.path().join("again"));
+    /// let db = Database::builder().engine(EngineKind::Lsm).open(&path)?;
+    /// db.query("CREATE (:Note {text: 'first'})")?;
+    /// let first = db.backup(&backups).run()?;
+    /// db.query("CREATE (:Note {text: 'second'})")?;
+    /// let second = db.backup(&backups).run()?;
+    /// assert_eq!(Database::backups(&backups)?.len(), 2);
+    ///
+    /// Database::restore(&backups, &again).point(RestorePoint::Version(first.version)).run()?;
+    /// let restored = Database::open(&again)?;
+    /// assert_eq!(restored.query("MATCH (n:Note) RETURN n")?.len(), 1);
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn backup(&self, target: impl Into<PathBuf>) -> BackupTask<'_> {
+        BackupTask {
+            db: self,
+            target: target.into(),
+            progress: None,
+        }
+    }
+
+    /// The backups in a folder, oldest first.
+    pub fn backups(folder: impl AsRef<Path>) -> Result<Vec<BackupInfo>> {
+        let found = backup::list(&RealDisk, folder.as_ref()).map_err(invalid_request)?;
+        Ok(found
+            .iter()
+            .map(|backup| BackupInfo {
+                number: backup.number,
+                version: backup.version,
+                time_ms: backup.time_ms,
+                bytes: backup.bytes(),
+            })
+            .collect())
+    }
+
+    /// Deletes all backups in a folder except the last `count` (at least one), and the files that only they used.
+    /// Returns how many backups were deleted.
+    pub fn keep_backups(folder: impl AsRef<Path>, count: usize) -> Result<usize> {
+        backup::keep_last(&RealDisk, folder.as_ref(), count).map_err(invalid_request)
+    }
+
+    /// A task that restores a database into the folder `target`, which must be empty or missing, from the backups in
+    /// `source`: the newest backup, or the state at any version or time between the oldest and the newest, as far as
+    /// their log reaches. A state within a bulk load cannot be restored: only one before it, or a backup made after it.
+    pub fn restore<'a>(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> RestoreTask<'a> {
+        RestoreTask {
+            source: source.into(),
+            target: target.into(),
+            point: RestorePoint::Newest,
+            key: None,
+            progress: None,
+        }
     }
 
     /// Merges all tables into one run, and frees the space of versions that are not readable any more, concurrently

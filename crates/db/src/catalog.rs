@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use isomer_data::{
-    ConstraintKind, GraphRead, IndexState, LabelStatistics, Transaction, TypeStatistics,
+    ConstraintKind, GraphRead, IndexState, IndexStatistics, LabelStatistics, RecordScope,
+    Transaction, TypeStatistics, ValueStatistics,
 };
 use isomer_exec::{Registry, is_component};
 use isomer_plan::catalog::{
@@ -65,6 +66,71 @@ impl<'t> PlanCatalog<'t> {
         };
         known.entry(type_id).or_insert_with(read).clone()
     }
+
+    /// The values of the first field of an index, if it is at this path.
+    fn first_field<'s>(
+        &self,
+        indexes: &'s [IndexStatistics],
+        path: &[&str],
+    ) -> Option<&'s ValueStatistics> {
+        let is_here = |index: &&IndexStatistics| {
+            let index = self.catalog.index(index.index);
+            let field = index.and_then(|index| index.fields.first());
+            field.is_some_and(|field| {
+                let names = field.path.0.iter().map(|name| &**name);
+                !field.each && names.eq(path.iter().copied())
+            })
+        };
+        indexes.iter().find(is_here).map(|index| &index.first)
+    }
+
+    /// The usable indexes of a label or type.
+    fn indexes_of(&self, scope: RecordScope) -> Vec<IndexInfo> {
+        self.catalog
+            .usable_indexes(scope)
+            .filter(|index| index.fields.len() == 1 || index.fields.iter().all(|field| !field.each))
+            // If another replica created convergent fields that the index cannot contain, records must be read.
+            .filter(|index| {
+                let mut fields = index.fields.iter();
+                let store = self.transaction.store();
+                let lacks =
+                    index.unique && fields.any(|field| self.is_convergent(&field.path.0[0]));
+                !lacks && !store.is_given_up(index.id)
+            })
+            // A date has a `year`, as a map may, and is not in an index over `born.year`.
+            .filter(|index| {
+                let component = |names: &[Arc<str>]| {
+                    names.len() > 1 && names.last().is_some_and(|last| is_component(last))
+                };
+                !index.fields.iter().any(|field| component(&field.path.0))
+            })
+            .map(|index| IndexInfo {
+                id: index.id,
+                name: index.name.clone(),
+                paths: index
+                    .fields
+                    .iter()
+                    .map(|field| field.path.0.to_vec())
+                    .collect(),
+                unique: index.unique,
+                each_element: index.fields.iter().any(|field| field.each),
+                distinct_keys: None,
+            })
+            .collect()
+    }
+}
+
+fn value_facts(records: u64, values: &ValueStatistics) -> Arc<ValueFacts> {
+    let common = values.common.iter();
+    Arc::new(ValueFacts {
+        nodes: records as f64,
+        present: values.present as f64,
+        distinct: values.distinct as f64,
+        common: common
+            .map(|(value, count)| (value.clone(), *count as f64))
+            .collect(),
+        bounds: values.bounds.clone(),
+    })
 }
 
 /// Changes with the schema, with every property that becomes a convergent field, and with every index that is
@@ -123,36 +189,9 @@ impl PlannerCatalog for PlanCatalog<'_> {
 
     fn values(&self, label: LabelId, path: &[&str]) -> Option<Arc<ValueFacts>> {
         let statistics = self.label_statistics(label)?;
-        let indexed = || {
-            let of_index = |index: &isomer_data::IndexStatistics| {
-                let field = self.catalog.index(index.index)?.fields.first()?;
-                let here = !field.each
-                    && field
-                        .path
-                        .0
-                        .iter()
-                        .map(|name| &**name)
-                        .eq(path.iter().copied());
-                here.then_some(())
-            };
-            let found = statistics
-                .indexes
-                .iter()
-                .find(|index| of_index(index).is_some());
-            found.map(|index| &index.first)
-        };
+        let indexed = || self.first_field(&statistics.indexes, path);
         let values = statistics.property(path).or_else(indexed)?;
-        Some(Arc::new(ValueFacts {
-            nodes: statistics.nodes as f64,
-            present: values.present as f64,
-            distinct: values.distinct as f64,
-            common: values
-                .common
-                .iter()
-                .map(|(value, count)| (value.clone(), *count as f64))
-                .collect(),
-            bounds: values.bounds.clone(),
-        }))
+        Some(value_facts(statistics.nodes, values))
     }
 
     fn is_required(&self, label: LabelId, path: &[Arc<str>]) -> bool {
@@ -161,7 +200,7 @@ impl PlannerCatalog for PlanCatalog<'_> {
             return false;
         }
         self.catalog.constraints().iter().any(|constraint| {
-            constraint.label == label
+            constraint.scope == label.into()
                 && constraint.state == IndexState::Ready
                 && match &constraint.kind {
                     ConstraintKind::Required { path: known } => known.0 == path,
@@ -175,8 +214,10 @@ impl PlannerCatalog for PlanCatalog<'_> {
     }
 
     fn index_facts(&self, index: IndexId) -> Option<Arc<IndexFacts>> {
-        let statistics = self.label_statistics(self.catalog.index(index)?.label)?;
-        let facts = statistics.index(index)?;
+        let facts = match self.catalog.index(index)?.scope {
+            RecordScope::Label(label) => self.label_statistics(label)?.index(index).cloned()?,
+            RecordScope::Type(type_id) => self.type_statistics(type_id)?.index(index).cloned()?,
+        };
         Some(Arc::new(IndexFacts {
             entries: facts.entries as f64,
             distinct: facts.distinct.iter().map(|one| *one as f64).collect(),
@@ -184,37 +225,17 @@ impl PlannerCatalog for PlanCatalog<'_> {
     }
 
     fn indexes(&self, label: LabelId) -> Vec<IndexInfo> {
-        self.catalog
-            .usable_indexes(label)
-            .filter(|index| index.fields.len() == 1 || index.fields.iter().all(|field| !field.each))
-            // If another replica created convergent fields that the index cannot contain, records must be read.
-            .filter(|index| {
-                let mut fields = index.fields.iter();
-                let store = self.transaction.store();
-                let lacks =
-                    index.unique && fields.any(|field| self.is_convergent(&field.path.0[0]));
-                !lacks && !store.is_given_up(index.id)
-            })
-            // A date has a `year`, as a map may, and is not in an index over `born.year`.
-            .filter(|index| {
-                let component = |names: &[Arc<str>]| {
-                    names.len() > 1 && names.last().is_some_and(|last| is_component(last))
-                };
-                !index.fields.iter().any(|field| component(&field.path.0))
-            })
-            .map(|index| IndexInfo {
-                id: index.id,
-                name: index.name.clone(),
-                paths: index
-                    .fields
-                    .iter()
-                    .map(|field| field.path.0.to_vec())
-                    .collect(),
-                unique: index.unique,
-                each_element: index.fields.iter().any(|field| field.each),
-                distinct_keys: None,
-            })
-            .collect()
+        self.indexes_of(label.into())
+    }
+
+    fn relationship_indexes(&self, rel_type: TypeId) -> Vec<IndexInfo> {
+        self.indexes_of(rel_type.into())
+    }
+
+    fn relationship_values(&self, rel_type: TypeId, path: &[&str]) -> Option<Arc<ValueFacts>> {
+        let statistics = self.type_statistics(rel_type)?;
+        let first = self.first_field(&statistics.indexes, path)?;
+        Some(value_facts(statistics.relationships, first))
     }
 
     fn procedure(&self, name: &str) -> Option<Arc<ProcedureSignature>> {

@@ -7,33 +7,29 @@ use crate::{Database, Error, ErrorKind, Result, Verdict, layers::LayerResult as 
 /// Label of the progress reports about stored bytes.
 const STORED: &str = "stored bytes";
 
-impl Database {
-    /// Reads all stored data, verifies every checksum, and compares derived data (indexes, adjacency, counts, read
-    /// views, reverse entries) with its source, concurrently with reads and writes. Returns the problems found, at most
-    /// 100; an empty list means that the database is sound. A read view that is wrong is dropped and rebuilt when it is
-    /// needed.
-    ///
-    /// ```
-    /// use isomerdb::Database;
-    ///
-    /// let db = Database::open_in_memory()?;
-    /// db.query("CREATE (:Person {_key: 'ada'})-[:KNOWS]->(:Person {_key: 'bob'})")?;
-    /// assert!(db.check()?.is_empty());
-    /// let figures = db.statistics()?;
-    /// assert!(figures.key_count > 2 && figures.commits >= 1);
-    /// # Ok::<(), isomerdb::Error>(())
-    /// ```
-    pub fn check(&self) -> Result<Vec<String>> {
-        self.check_with(&mut |_, _| Verdict::Continue)
+/// Called with what is being read and the part done.
+type Progress<'a> = Box<dyn FnMut(&'static str, u64) -> Verdict + 'a>;
+
+/// A check to be run: see [`Database::check`].
+#[must_use = "`run` runs the check"]
+pub struct CheckTask<'a> {
+    db: &'a Database,
+    progress: Option<Progress<'a>>,
+}
+
+impl<'a> CheckTask<'a> {
+    /// Calls `progress` with what is being read and the part done. It may stop the check, which is then `Cancelled`.
+    pub fn progress(mut self, progress: impl FnMut(&'static str, u64) -> Verdict + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
     }
 
-    /// Like [`Database::check`]; `progress` is called with what is being read and the part done, and may stop the
-    /// check: `Cancelled`.
-    pub fn check_with(
-        &self,
-        progress: &mut dyn FnMut(&'static str, u64) -> Verdict,
-    ) -> Result<Vec<String>> {
-        let store = self.store()?;
+    /// Runs the check. Returns the problems found, at most 100; an empty list means that the database is sound.
+    pub fn run(self) -> Result<Vec<String>> {
+        let store = self.db.store()?;
+        let mut progress = self
+            .progress
+            .unwrap_or_else(|| Box::new(|_, _| Verdict::Continue));
         let mut verdict = Verdict::Continue;
         let damaged = store.engine().verify(&mut |done, _| {
             if verdict == Verdict::Continue {
@@ -47,12 +43,12 @@ impl Database {
         if !damaged.is_empty() {
             return Ok(damaged);
         }
-        let found = isomer_check::check(&store, progress).lift()?;
+        let found = isomer_check::check(&store, &mut progress).lift()?;
         if !found.is_empty() {
             return Ok(found);
         }
         let catalog = store.catalog();
-        let views = self.inner.views.check(&mut |_| {});
+        let views = self.db.inner.views.check(&mut |_| {});
         let wrong = views.wrong.iter().map(|kind| {
             let what = kind.describe(&catalog);
             format!("the view of {what} differed from the records: it was dropped")
@@ -62,6 +58,29 @@ impl Database {
             format!("views/{name} was damaged and is removed: {reason}")
         });
         Ok(wrong.chain(damaged).collect())
+    }
+}
+
+impl Database {
+    /// A task that reads all stored data, verifies every checksum, and compares derived data (indexes, adjacency,
+    /// counts, read views, reverse entries) with its source, concurrently with reads and writes. A read view that is
+    /// wrong is dropped and rebuilt when it is needed.
+    ///
+    /// ```
+    /// use isomerdb::Database;
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// db.query("CREATE (:Person {_key: 'ada'})-[:KNOWS]->(:Person {_key: 'bob'})")?;
+    /// assert!(db.check().run()?.is_empty());
+    /// let figures = db.statistics()?;
+    /// assert!(figures.key_count > 2 && figures.commits >= 1);
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn check(&self) -> CheckTask<'_> {
+        CheckTask {
+            db: self,
+            progress: None,
+        }
     }
 
     /// How much is stored, and counters of the engine since the opening: see [`Database::memory`] for its memory.

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use isomer_data::{Memory, MemoryKind, ProcessLocks, Reservation};
+use isomer_data::{MemoryBudget, MemoryKind, ProcessLocks, Reservation};
 use isomer_lsm::{LsmEngine, LsmOptions, Retention};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_vfs::{
@@ -81,7 +81,7 @@ impl Sharing {
     /// How to open the database in `path`.
     fn resolved(self, path: &Path) -> Self {
         match self {
-            Self::AsStored => Self::at(path).unwrap_or_default(),
+            Self::AsStored => Self::at(path).unwrap_or(Self::Exclusive),
             sharing => sharing,
         }
     }
@@ -141,7 +141,11 @@ impl Opened {
 }
 
 /// Opens the engine of `path` with the options of a database, and reserves its cache.
-pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> Result<Opened> {
+pub(crate) fn open(
+    options: &Builder,
+    path: Option<&Path>,
+    memory: &MemoryBudget,
+) -> Result<Opened> {
     let (Some(path), true) = (path, options.engine != Some(EngineKind::Memory)) else {
         let engine = MemoryEngine::with_max_transaction_bytes(options.max_transaction_bytes);
         check_unkeyed(options, EngineKind::Memory)?;
@@ -225,7 +229,7 @@ mod redb {
         RedbEngine::is_at(path)
     }
 
-    pub(super) fn open(options: &Builder, path: &Path, memory: &Memory) -> Result<Opened> {
+    pub(super) fn open(options: &Builder, path: &Path, memory: &MemoryBudget) -> Result<Opened> {
         let reserved = reserve_cache(memory, options.cache_bytes)?;
         let redb = RedbOptions {
             create: options.create && !options.read_only,
@@ -251,7 +255,7 @@ mod redb {
         DATA.iter().any(|name| path.join(name).is_file())
     }
 
-    pub(super) fn open(_: &Builder, path: &Path, _: &Memory) -> Result<Opened> {
+    pub(super) fn open(_: &Builder, path: &Path, _: &MemoryBudget) -> Result<Opened> {
         Err(Error::new(
             ErrorKind::Unsupported,
             format!(
@@ -354,7 +358,7 @@ const CACHE_SHARE: usize = 256;
 
 /// Sizes of cache and memtables, and how much of that is reserved immediately: all of it if the caller gave a size,
 /// otherwise little, so that an idle database holds almost nothing.
-fn lsm_sizes(memory: &Memory, asked: Option<usize>) -> Result<(Reservation, LsmSizes)> {
+fn lsm_sizes(memory: &MemoryBudget, asked: Option<usize>) -> Result<(Reservation, LsmSizes)> {
     let memtable = |part: usize| part.clamp(MIN_MEMTABLE_BYTES, MAX_MEMTABLE_BYTES);
     if asked.is_some() {
         let reserved = reserve_cache(memory, asked)?;
@@ -384,7 +388,7 @@ const MIN_CACHE_BYTES: usize = 1 << 20;
 
 /// The memory of an engine that reserves all of it immediately: the configured size, or a quarter of the free memory,
 /// so that several databases may share a budget and leave room for queries.
-fn reserve_cache(memory: &Memory, asked: Option<usize>) -> Result<Reservation> {
+fn reserve_cache(memory: &MemoryBudget, asked: Option<usize>) -> Result<Reservation> {
     let free = memory.total_bytes().saturating_sub(memory.used_bytes());
     let mut bytes = asked.unwrap_or((free / 4).max(MIN_CACHE_BYTES));
     loop {

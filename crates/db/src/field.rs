@@ -113,13 +113,16 @@ pub struct ReadField<'t> {
 /// assert_eq!(fetched.value, Some(["new"].into_iter().map(Value::from).collect()));
 /// assert_eq!(tags.contains(&"old".into())?, Some(false));
 /// // What was added after the fetch would stay.
-/// tags.update_with(&Update::Set { add: vec![], remove: vec!["new".into()] }, Some(&fetched.context))?;
+/// let tags = tags.with_context(fetched.context);
+/// tags.update(&Update::Set { add: vec![], remove: vec!["new".into()] })?;
 /// assert_eq!(tags.value()?, None);
 /// tx.commit()?;
 /// # Ok::<(), isomerdb::Error>(())
 /// ```
 pub struct Field<'t> {
     read: ReadField<'t>,
+    /// What removals may affect.
+    context: Option<Context>,
 }
 
 impl<'t> Deref for Field<'t> {
@@ -242,26 +245,30 @@ impl<'t> ReadField<'t> {
 
 impl<'t> Field<'t> {
     pub(crate) fn new(read: ReadField<'t>) -> Self {
-        Self { read }
+        Self {
+            read,
+            context: None,
+        }
+    }
+
+    /// Limits removals by its updates to what `context` covers; without a context, to what this transaction reads.
+    pub fn with_context(mut self, context: impl Into<Option<Context>>) -> Self {
+        self.context = context.into();
+        self
     }
 
     /// Changes it: applies the whole update or, with an error, nothing.
-    pub fn update(&self, update: &Update) -> Result<()> {
-        self.update_with(update, None)
-    }
-
-    /// Like [`Field::update`]; removals only affect what `context` covers.
     ///
     /// `Invalid` for a context of a state that this database has not applied, and for one so old that the operations it
     /// covers were merged with others: fetch again.
-    pub fn update_with(&self, update: &Update, context: Option<&Context>) -> Result<()> {
+    pub fn update(&self, update: &Update) -> Result<()> {
         let ReadField {
             transaction,
             owner,
             path,
         } = &self.read;
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        let context = context.map(Context::as_bytes);
+        let context = self.context.as_ref().map(Context::as_bytes);
         transaction.writing(|data| {
             let mark = data.savepoint();
             let done = apply(data, *owner, &path, update, context);

@@ -8,7 +8,7 @@ use std::{
 
 use isomer_data::{Access, DataStore};
 use isomer_exec::Procedure;
-pub use isomer_exec::{Host, HostError};
+pub use isomer_exec::{Administration, Host, HostError};
 use isomer_storage::Engine;
 use isomer_views::{ViewOptions, Views};
 

@@ -15,26 +15,26 @@ use isomer_data::{MemoryKind, MemoryUse};
 /// # Ok::<(), isomerdb::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Memory(isomer_data::Memory);
+pub struct Memory(isomer_data::MemoryBudget);
 
 impl Memory {
     /// A budget in bytes. By default, read views may use half of it and write sets all but an eighth, so that a
     /// transaction's writes can still be committed; the others may use all of it. [`Memory::set_ceiling`] changes that.
     pub fn new(total_bytes: usize) -> Self {
-        Self(isomer_data::Memory::new(total_bytes))
+        Self(isomer_data::MemoryBudget::new(total_bytes))
     }
 
     /// A quarter of the memory that this process may use: that of the machine, of the container, or of the process's
     /// address space limit.
     pub fn of_this_machine() -> Self {
-        Self(isomer_data::Memory::of_this_machine())
+        Self(isomer_data::MemoryBudget::of_this_machine())
     }
 
-    pub(crate) fn of(memory: isomer_data::Memory) -> Self {
+    pub(crate) fn of(memory: isomer_data::MemoryBudget) -> Self {
         Self(memory)
     }
 
-    pub(crate) fn budget(&self) -> &isomer_data::Memory {
+    pub(crate) fn budget(&self) -> &isomer_data::MemoryBudget {
         &self.0
     }
 

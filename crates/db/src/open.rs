@@ -59,7 +59,7 @@ impl Database {
         let mut options = options;
         let memory = options
             .memory
-            .get_or_insert_with(isomer_data::Memory::of_this_machine)
+            .get_or_insert_with(isomer_data::MemoryBudget::of_this_machine)
             .clone();
         if memory.total_bytes() < MIN_MEMORY_BYTES {
             return Err(Error::invalid(format!(

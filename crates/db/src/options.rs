@@ -31,12 +31,12 @@ pub enum EngineKind {
 #[non_exhaustive]
 pub enum Sharing {
     /// This process alone. Others are refused, except that several may read a database that none has open for writing.
-    #[default]
     Exclusive,
     /// Any number of processes of this machine, each of which reads and writes.
     Shared,
     /// As the database is stored: [`Sharing::Shared`] if it was opened in that way before, otherwise
-    /// [`Sharing::Exclusive`]. For tools that open databases of others.
+    /// [`Sharing::Exclusive`].
+    #[default]
     AsStored,
 }
 
@@ -58,7 +58,7 @@ pub struct Builder {
     pub(crate) read_only: bool,
     pub(crate) sharing: Sharing,
     pub(crate) process_kind: String,
-    pub(crate) memory: Option<isomer_data::Memory>,
+    pub(crate) memory: Option<isomer_data::MemoryBudget>,
     pub(crate) cache_bytes: Option<usize>,
     pub(crate) temporary_folder: Option<PathBuf>,
     pub(crate) max_transaction_bytes: usize,
@@ -159,10 +159,10 @@ impl Builder {
         self
     }
 
-    /// Whether other processes may have the database open at the same time; by default not. All of them must open it as
-    /// [`Sharing::Shared`]. Transactions are serializable across processes: one that begins sees every commit that has
-    /// returned in any of them. The engine must be [`EngineKind::Lsm`], on a local disk. The first opening in this way
-    /// converts the database, and earlier versions of this library refuse it from then on.
+    /// Whether other processes may have the database open at the same time; by default [`Sharing::AsStored`]: if it was
+    /// opened as [`Sharing::Shared`] before. Transactions are serializable across processes: one that begins sees every
+    /// commit that has returned in any of them. The engine must be [`EngineKind::Lsm`], on a local disk. The first
+    /// opening in this way converts the database, and earlier versions of this library refuse it from then on.
     ///
     /// A bulk load, a replica, and [`Database::rotate_key`](crate::Database::rotate_key) need a database that is opened
     /// exclusively.
@@ -172,11 +172,12 @@ impl Builder {
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("db");
-    /// let open = || Database::builder().sharing(Sharing::Shared).open(&path);
-    /// let (one, other) = (open()?, open()?); // as a rule, in two processes
+    /// let one = Database::builder().sharing(Sharing::Shared).open(&path)?;
+    /// let other = Database::open(&path)?; // as a rule, in another process
     /// one.query("CREATE (:Note {text: 'from the first'})")?;
     /// assert_eq!(other.query("MATCH (n:Note) RETURN n.text")?.len(), 1);
-    /// assert!(Database::open(&path).is_err(), "it is open elsewhere");
+    /// let alone = Database::builder().sharing(Sharing::Exclusive).open(&path);
+    /// assert!(alone.is_err(), "it is open elsewhere");
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn sharing(mut self, sharing: Sharing) -> Self {

@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 use isomer_exec::Limits;
 use isomer_plan::{
     Plan,
-    expr::Expr,
-    physical::{Mode, PlanBody, StatementClass},
+    expr::BoundExpr,
+    physical::{PlanBody, StatementClass, StatementMode},
 };
 use isomer_value::{Map, Node, Value};
 
@@ -48,18 +48,18 @@ impl Point {
         let PlanBody::PointRead(point) = &plan.body else {
             return None;
         };
-        if plan.mode != Mode::Run || plan.class != StatementClass::Read {
+        if plan.mode != StatementMode::Run || plan.class != StatementClass::Read {
             return None;
         }
         let key = match &point.key {
-            Expr::Param(param) => Key::Parameter(plan.parameters.get(param.index())?.clone()),
-            Expr::Const(value) => Key::Const(value.clone()),
+            BoundExpr::Param(param) => Key::Parameter(plan.parameters.get(param.index())?.clone()),
+            BoundExpr::Const(value) => Key::Const(value.clone()),
             _ => return None,
         };
-        let cell = |column: &Expr| match column {
-            Expr::Slot(slot) if *slot == point.node => Some(Cell::Node),
-            Expr::Property { base, name, .. } => match **base {
-                Expr::Slot(slot) if slot == point.node => {
+        let cell = |column: &BoundExpr| match column {
+            BoundExpr::Slot(slot) if *slot == point.node => Some(Cell::Node),
+            BoundExpr::Property { base, name, .. } => match **base {
+                BoundExpr::Slot(slot) if slot == point.node => {
                     Some(Cell::Property(plan.property_name(*name).clone()))
                 }
                 _ => None,

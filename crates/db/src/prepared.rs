@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isomer_data::{Access, Transaction};
-use isomer_plan::physical::{Mode, StatementClass};
+use isomer_plan::physical::{StatementClass, StatementMode};
 use isomer_value::Map;
 use parking_lot::RwLock;
 
@@ -57,6 +57,32 @@ impl ReadTransaction {
     }
 }
 
+/// What a run of a [`Prepared`] query takes: [parameters](IntoParameters), or a pair of parameters and
+/// [`QueryOptions`] that differ from the database's.
+#[derive(Clone, Debug)]
+pub struct Arguments<'o> {
+    parameters: Map,
+    options: Option<&'o QueryOptions>,
+}
+
+impl<P: IntoParameters> From<P> for Arguments<'_> {
+    fn from(parameters: P) -> Self {
+        Self {
+            parameters: parameters.into_parameters(),
+            options: None,
+        }
+    }
+}
+
+impl<'o, P: IntoParameters> From<(P, &'o QueryOptions)> for Arguments<'o> {
+    fn from((parameters, options): (P, &'o QueryOptions)) -> Self {
+        Self {
+            parameters: parameters.into_parameters(),
+            options: Some(options),
+        }
+    }
+}
+
 /// A query that was prepared once and runs many times: see [`Database::prepare`].
 pub struct Prepared {
     db: Database,
@@ -101,26 +127,33 @@ impl Prepared {
 
     /// Whether it begins with `EXPLAIN`: it returns its plan instead of running.
     pub fn is_explain(&self) -> bool {
-        self.ready.read().plan.mode == Mode::Explain
+        self.ready.read().plan.mode == StatementMode::Explain
     }
 
     /// Whether it begins with `PROFILE`: it runs and returns its plan with a profile.
     pub fn is_profile(&self) -> bool {
-        self.ready.read().plan.mode == Mode::Profile
+        self.ready.read().plan.mode == StatementMode::Profile
     }
 
-    /// Runs it in its own transaction: see [`Database::query`].
-    pub fn query(&self, parameters: impl IntoParameters) -> Result<QueryResult> {
-        self.query_with(parameters, &QueryOptions::default())
-    }
-
-    /// Like [`Prepared::query`], with its own limits or a cancel handle.
-    pub fn query_with(
-        &self,
-        parameters: impl IntoParameters,
-        options: &QueryOptions,
-    ) -> Result<QueryResult> {
-        let parameters = checked(parameters.into_parameters())?;
+    /// Runs it in its own transaction: see [`Database::query`]. Takes parameters, or a pair of parameters and
+    /// [`QueryOptions`].
+    ///
+    /// ```
+    /// use isomerdb::{Database, QueryOptions, params};
+    /// use std::time::Duration;
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let double = db.prepare("RETURN 2 * $n AS n")?;
+    /// assert_eq!(double.query(params! { "n" => 4 })?.single()?.get::<i32>("n")?, 8);
+    /// let options = QueryOptions::new().time_limit(Duration::from_secs(1));
+    /// assert_eq!(double.query((params! { "n" => 5 }, &options))?.single()?.get::<i32>("n")?, 10);
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn query<'o>(&self, arguments: impl Into<Arguments<'o>>) -> Result<QueryResult> {
+        let arguments = arguments.into();
+        let parameters = checked(arguments.parameters)?;
+        let default = QueryOptions::default();
+        let options = arguments.options.unwrap_or(&default);
         if let Some(result) = self.read_point(&parameters, options)? {
             return Ok(result);
         }
@@ -129,7 +162,7 @@ impl Prepared {
                 true => Access::Read,
                 false => self.db.most_access(),
             };
-            let transaction = ReadTransaction::begin(self.db.clone(), access)?;
+            let transaction = ReadTransaction::begin_for_statement(self.db.clone(), access)?;
             let result = transaction.run_prepared(self, &parameters, options)?;
             transaction.finish()?;
             Ok(result)

@@ -23,6 +23,10 @@ pub(crate) struct Running {
 #[derive(Debug)]
 pub(crate) struct RunningQuery {
     pub(crate) text: Arc<str>,
+    /// Whether its literals are not shown: it may hold a password.
+    is_secret: bool,
+    /// The user that runs it; empty in a program.
+    user: Arc<str>,
     started: Instant,
     cancel: CancelHandle,
     pub(crate) rows: AtomicU64,
@@ -37,10 +41,18 @@ pub(crate) struct Registration {
 }
 
 impl Running {
-    pub(crate) fn enter(self: &Arc<Self>, text: &Arc<str>, cancel: CancelHandle) -> Registration {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        text: &Arc<str>,
+        is_secret: bool,
+        user: Arc<str>,
+        cancel: CancelHandle,
+    ) -> Registration {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let query = Arc::new(RunningQuery {
             text: text.clone(),
+            is_secret,
+            user,
             started: Instant::now(),
             cancel,
             rows: AtomicU64::new(0),
@@ -78,7 +90,7 @@ impl RunningQueries for Running {
         id.is_some_and(|id| self.cancel(id))
     }
 
-    fn list(&self) -> Vec<[Value; 5]> {
+    fn list(&self) -> Vec<[Value; 6]> {
         let mut queries: Vec<(u64, Arc<RunningQuery>)> = self
             .queries
             .lock()
@@ -98,10 +110,14 @@ impl RunningQueries for Running {
                 );
                 [
                     number(id),
-                    Value::String(query.text.clone()),
+                    match query.is_secret {
+                        true => isomer_cypher::redact(&query.text).into(),
+                        false => Value::String(query.text.clone()),
+                    },
                     number(elapsed_ms),
                     number(rows),
                     number(bytes),
+                    Value::String(query.user.clone()),
                 ]
             })
             .collect()

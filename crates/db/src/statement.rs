@@ -4,11 +4,11 @@ use std::sync::{Arc, atomic::Ordering};
 
 use isomer_cypher::{Normalised, Span, ast::Literal};
 use isomer_data::{GraphRead, MemoryKind, Transaction};
-use isomer_exec::{Counters, ExecError, Execution, ExecutionOptions, Rows};
+use isomer_exec::{Counters, ExecError, Execution, ExecutionOptions, ResultRows};
 use isomer_plan::{
     Plan, PlanError,
     explain::text as plan_text,
-    physical::{Mode, Notice, StatementClass},
+    physical::{Notice, StatementClass, StatementMode},
 };
 use isomer_value::{Map, Value};
 
@@ -200,6 +200,15 @@ fn plan(db: &Database, transaction: &Transaction, text: &str) -> Result<Arc<Plan
     isomer_plan::prepare(text, &catalog, &db.options.planning)
 }
 
+/// Who decides what a statement's transaction commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransactionOwner {
+    /// The transaction was begun for the statement, and ends with it.
+    Statement,
+    /// The caller began it.
+    Caller,
+}
+
 /// A running statement.
 pub(crate) struct Run {
     execution: Execution,
@@ -218,10 +227,18 @@ impl Run {
         statement: &Statement,
         parameters: &Map,
         options: &QueryOptions,
+        owner: TransactionOwner,
     ) -> Result<Self> {
         options.check_allowed(statement.ready.plan.class)?;
         let inner = &db.inner;
-        let place = inner.running.enter(&statement.text, options.cancel.clone());
+        // Administrative statements have passwords in their texts.
+        let is_secret = statement.ready.plan.class == StatementClass::Admin;
+        let user = options.host.as_ref().map(|host| host.user_name());
+        let user = user.unwrap_or_default();
+        let cancel = options.cancel.clone();
+        let place = inner
+            .running
+            .enter(&statement.text, is_secret, user, cancel);
         let mut options = ExecutionOptions {
             limits: options.resolved_limits(&inner.options.limits),
             cancel: options.cancel.clone(),
@@ -231,6 +248,10 @@ impl Run {
             csv_folder: inner.options.csv_folder.clone(),
             views: Some(inner.views.clone()),
             workers: inner.options.workers,
+            own_commits: match owner {
+                TransactionOwner::Statement => Some(inner.options.durability),
+                TransactionOwner::Caller => None,
+            },
             ..ExecutionOptions::default()
         };
         if let Some(rows) = inner.options.parallel_rows {
@@ -260,7 +281,7 @@ impl Run {
     pub(crate) fn next_rows(
         &mut self,
         transaction: &mut Transaction,
-        rows: &mut Rows,
+        rows: &mut ResultRows,
     ) -> Result<bool> {
         let more = self
             .execution
@@ -306,23 +327,23 @@ impl Run {
         *self.execution.counters()
     }
 
-    pub(crate) fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> StatementMode {
         self.plan.mode
     }
 
     pub(crate) fn plan_value(&self) -> Option<Value> {
         match self.plan.mode {
-            Mode::Run => None,
-            Mode::Explain => Some(isomer_plan::explain::value(&self.plan)),
-            Mode::Profile => Some(self.execution.explain_value()),
+            StatementMode::Run => None,
+            StatementMode::Explain => Some(isomer_plan::explain::value(&self.plan)),
+            StatementMode::Profile => Some(self.execution.explain_value()),
         }
     }
 
     fn explained(&self) -> Option<String> {
         match self.plan.mode {
-            Mode::Run => None,
-            Mode::Explain => Some(plan_text(&self.plan)),
-            Mode::Profile => Some(self.execution.explain()),
+            StatementMode::Run => None,
+            StatementMode::Explain => Some(plan_text(&self.plan)),
+            StatementMode::Profile => Some(self.execution.explain()),
         }
     }
 
@@ -343,6 +364,7 @@ pub(crate) fn gather(
     statement: &Statement,
     parameters: &Map,
     options: &QueryOptions,
+    owner: TransactionOwner,
 ) -> Result<QueryResult> {
     let default_limits = &db.inner.options.limits;
     if let Some(point) = &statement.ready.point
@@ -360,8 +382,8 @@ pub(crate) fn gather(
         }
     }
     let max_bytes = options.resolved_limits(default_limits).memory_bytes;
-    let mut run = Run::start(db, transaction, statement, parameters, options)?;
-    if run.plan.mode == Mode::Explain {
+    let mut run = Run::start(db, transaction, statement, parameters, options, owner)?;
+    if run.plan.mode == StatementMode::Explain {
         // In a collected result, the plan is returned as rows; a stream has no rows, but the columns of the query
         // without `EXPLAIN`.
         let columns: Arc<[Arc<str>]> = Arc::new(["plan".into()]);
@@ -376,7 +398,7 @@ pub(crate) fn gather(
         return Ok(result);
     }
     let mut result = QueryResult::of(run.columns.clone(), run.class());
-    let mut rows = Rows::new();
+    let mut rows = ResultRows::new();
     let mut held = HeldBytes::default();
     // The rows count in the budget until they are dropped.
     let store = db.store()?;
@@ -412,7 +434,7 @@ pub(crate) fn gather(
     }
     result.counters = run.counters();
     result.plan = run.explained();
-    if run.plan.mode == Mode::Profile {
+    if run.plan.mode == StatementMode::Profile {
         result.plan_json = Some(run.execution.explain_json());
     }
     result.notices = run.notices();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use isomer_data::Version;
-use isomer_exec::{Counters, Rows};
-use isomer_plan::physical::{Mode, Notice, StatementClass};
+use isomer_exec::{Counters, ResultRows};
+use isomer_plan::physical::{Notice, StatementClass, StatementMode};
 use isomer_value::{Map, Value};
 
 use crate::{
@@ -186,7 +186,7 @@ impl std::iter::FusedIterator for TransactionRows<'_> {}
 pub struct RowCursor {
     transaction: u64,
     pub(crate) run: Run,
-    rows: Rows,
+    rows: ResultRows,
     /// The last batch of rows, their number, and the index of the next one.
     batch: Arc<Batch>,
     count: usize,
@@ -213,13 +213,14 @@ impl RowCursor {
         options: &QueryOptions,
     ) -> Result<Self> {
         let data = &mut *transaction.borrow_mut()?;
-        let started = Run::start(&transaction.db, data, statement, parameters, options);
+        let owner = transaction.owner();
+        let started = Run::start(&transaction.db, data, statement, parameters, options, owner);
         let run = transaction.noted(started)?;
         Ok(Self {
             transaction: transaction.serial(),
             batch: Batch::new(run.columns.clone(), Vec::new(), 0),
             run,
-            rows: Rows::new(),
+            rows: ResultRows::new(),
             count: 0,
             at: 0,
             more: true,
@@ -284,12 +285,12 @@ impl RowCursor {
 
     /// Whether the text begins with `EXPLAIN`: it has a plan and no rows.
     pub fn is_explain(&self) -> bool {
-        self.run.mode() == Mode::Explain
+        self.run.mode() == StatementMode::Explain
     }
 
     /// Whether it begins with `PROFILE`: its plan has a profile.
     pub fn is_profile(&self) -> bool {
-        self.run.mode() == Mode::Profile
+        self.run.mode() == StatementMode::Profile
     }
 
     /// The plan after `EXPLAIN`, and after `PROFILE` the plan with the profile so far, in the form of

@@ -202,16 +202,16 @@ impl Database {
             .as_ref()
             .is_some_and(|statement| !statement.reads());
         if writes && !self.inner.options.read_only {
-            let transaction = ReadTransaction::begin(self.clone(), Access::Write)?;
+            let transaction = ReadTransaction::begin_for_statement(self.clone(), Access::Write)?;
             let statement = Statement::reuse_or_plan(self, &*transaction.borrow()?, text, lookup)?;
             return Ok((transaction, statement));
         }
-        let transaction = self.begin_read()?;
+        let transaction = ReadTransaction::begin_for_statement(self.clone(), Access::Read)?;
         let statement = Statement::reuse_or_plan(self, &*transaction.borrow()?, text, lookup)?;
         if statement.reads() || self.inner.options.read_only {
             return Ok((transaction, statement));
         }
-        let transaction = ReadTransaction::begin(self.clone(), Access::Write)?;
+        let transaction = ReadTransaction::begin_for_statement(self.clone(), Access::Write)?;
         Ok((transaction, statement))
     }
 

@@ -15,7 +15,7 @@ use isomer_value::Map;
 use crate::{
     Database, Error, ErrorKind, Query, QueryOptions, QueryResult, Result,
     layers::{LayerError, LayerResult as _},
-    statement::{self, Statement},
+    statement::{self, Statement, TransactionOwner},
 };
 
 /// A transaction that reads one version of the database: see [`Database::begin_read`] and [`Database::read`].
@@ -45,8 +45,11 @@ pub struct ReadTransaction {
     pub(crate) db: Database,
     inner: RefCell<isomer_data::Transaction>,
     lost_race: Cell<bool>,
+    /// Of its commit.
+    durability: Cell<Durability>,
     version: Version,
     read_only: bool,
+    owner: TransactionOwner,
     serial: u64,
 }
 
@@ -105,14 +108,23 @@ impl ReadTransaction {
         Ok(Self::of(db, inner))
     }
 
+    /// As [`ReadTransaction::begin`], for one statement.
+    pub(crate) fn begin_for_statement(db: Database, access: Access) -> Result<Self> {
+        let mut begun = Self::begin(db, access)?;
+        begun.owner = TransactionOwner::Statement;
+        Ok(begun)
+    }
+
     pub(crate) fn of(db: Database, mut inner: isomer_data::Transaction) -> Self {
         inner.kv_mut().reserve_buckets(db.reserved());
         Self {
-            db,
             version: inner.version(),
             read_only: inner.access() == Access::Read,
+            durability: Cell::new(db.inner.options.durability),
+            db,
             inner: RefCell::new(inner),
             lost_race: Cell::new(false),
+            owner: TransactionOwner::Caller,
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -193,6 +205,11 @@ impl ReadTransaction {
         self.version
     }
 
+    /// Who decides what it commits.
+    pub(crate) fn owner(&self) -> TransactionOwner {
+        self.owner
+    }
+
     /// Its number in this process.
     pub(crate) fn serial(&self) -> u64 {
         self.serial
@@ -203,7 +220,7 @@ impl ReadTransaction {
         if self.read_only {
             return Ok(None);
         }
-        let durability = self.db.inner.options.durability;
+        let durability = self.durability.get();
         self.into_inner().commit_with(durability).lift().map(Some)
     }
 
@@ -225,7 +242,7 @@ impl ReadTransaction {
         options: &QueryOptions,
     ) -> Result<QueryResult> {
         let data = &mut *self.borrow_mut()?;
-        let result = statement::gather(&self.db, data, statement, parameters, options);
+        let result = statement::gather(&self.db, data, statement, parameters, options, self.owner);
         self.noted(result)
     }
 
@@ -302,11 +319,11 @@ impl WriteTransaction {
     /// `Retry` if another transaction changed what this one read: run it again (or use [`Database::transact`], which
     /// retries). `OutcomeUnknown` if the disk failed during the commit: check before you run it again.
     pub fn commit(self) -> Result<Version> {
-        let durability = self.0.db.inner.options.durability;
-        self.commit_with(durability)
+        let durability = self.0.durability.get();
+        self.0.into_inner().commit_with(durability).lift()
     }
 
-    /// Like [`WriteTransaction::commit`], with another durability.
+    /// Sets the durability of its commit, which is that of the database otherwise.
     ///
     /// ```
     /// use isomerdb::{Database, Durability};
@@ -314,20 +331,20 @@ impl WriteTransaction {
     /// let db = Database::open_in_memory()?;
     /// let tx = db.begin()?;
     /// tx.bucket("visits").put("today", 1)?;
-    /// tx.commit_with(Durability::Buffered)?; // lost with the machine, until something synced follows
+    /// tx.set_durability(Durability::Buffered);
+    /// tx.commit()?; // lost with the machine, until something synced follows
     /// db.sync()?;
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn commit_with(self, durability: Durability) -> Result<Version> {
-        self.0.into_inner().commit_with(durability).lift()
+    pub fn set_durability(&self, durability: Durability) {
+        self.0.durability.set(durability);
     }
 
-    /// Starts a commit without waiting for the disk, with the [`Durability`] of the database: the returned future has
-    /// the result of [`WriteTransaction::commit`]. It suits programs with few threads and many clients. Any executor
-    /// works, and the commit progresses without being polled. Watchers are notified when the future is polled after its
-    /// completion. If it is dropped earlier, the drop blocks until the completion. While a bulk load writes, this call
-    /// blocks, as all commits do. Wakers are called one after the other: each should be quick, and none may wait for
-    /// another one.
+    /// Starts a commit without waiting for the disk: the returned future has the result of
+    /// [`WriteTransaction::commit`]. It suits programs with few threads and many clients. Any executor works, and the
+    /// commit progresses without being polled. Watchers are notified when the future is polled after its completion. If
+    /// it is dropped earlier, the drop blocks until the completion. While a bulk load writes, this call blocks, as all
+    /// commits do. Wakers are called one after the other: each should be quick, and none may wait for another one.
     ///
     /// ```
     /// use isomerdb::{Database, params};
@@ -349,7 +366,7 @@ impl WriteTransaction {
     /// # }).unwrap();
     /// ```
     pub fn start_commit(self) -> Committing {
-        let durability = self.0.db.inner.options.durability;
+        let durability = self.0.durability.get();
         Committing(self.0.into_inner().start_commit(durability))
     }
 

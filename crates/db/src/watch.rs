@@ -8,7 +8,7 @@ use crate::{Database, ErrorKind, Result, layers::LayerResult as _};
 
 /// Follows the changes of a bucket, in commit order: see [`Database::watch`].
 #[derive(Debug)]
-pub struct Watch(isomer_data::Watch);
+pub struct Watch(isomer_data::BucketWatch);
 
 impl Watch {
     /// The next change; blocks until there is one; `Closed` once the database is closed.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use isomer_data::{Expiry, KeyRange, Order, PageLimit, Transaction, after_prefix};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
-    expr::Kind,
+    expr::StaticType,
 };
 use isomer_value::Value;
 
@@ -112,7 +112,7 @@ struct BucketProcedure {
     signature: Arc<ProcedureSignature>,
 }
 
-fn field(name: &str, kind: Kind, nullable: bool, default: Option<Value>) -> ProcedureField {
+fn field(name: &str, kind: StaticType, nullable: bool, default: Option<Value>) -> ProcedureField {
     ProcedureField {
         name: name.into(),
         kind,
@@ -122,44 +122,50 @@ fn field(name: &str, kind: Kind, nullable: bool, default: Option<Value>) -> Proc
 }
 
 fn signature(kind: BucketProcedureKind) -> ProcedureSignature {
-    let required = |name: &str, kind: Kind| field(name, kind, false, None);
-    let optional = |name: &str, kind: Kind| field(name, kind, true, Some(Value::Null));
-    let value = || field("value", Kind::Any, true, None);
-    let one = || field("limit", Kind::Integer, true, Some(Value::Int(1)));
+    let required = |name: &str, kind: StaticType| field(name, kind, false, None);
+    let optional = |name: &str, kind: StaticType| field(name, kind, true, Some(Value::Null));
+    let value = || field("value", StaticType::Any, true, None);
+    let one = || field("limit", StaticType::Integer, true, Some(Value::Int(1)));
     let own = match kind {
         BucketProcedureKind::Put => vec![
-            required("key", Kind::Any),
+            required("key", StaticType::Any),
             value(),
-            optional("expiresInMs", Kind::Integer),
+            optional("expiresInMs", StaticType::Integer),
         ],
-        BucketProcedureKind::Delete => vec![required("key", Kind::Any)],
+        BucketProcedureKind::Delete => vec![required("key", StaticType::Any)],
         BucketProcedureKind::DeleteRange => {
-            vec![optional("from", Kind::Any), optional("to", Kind::Any)]
+            vec![
+                optional("from", StaticType::Any),
+                optional("to", StaticType::Any),
+            ]
         }
-        BucketProcedureKind::DeletePrefix => vec![required("prefix", Kind::Any)],
+        BucketProcedureKind::DeletePrefix => vec![required("prefix", StaticType::Any)],
         BucketProcedureKind::Scan => vec![
-            optional("from", Kind::Any),
-            optional("to", Kind::Any),
-            optional("descending", Kind::Boolean),
-            optional("limit", Kind::Integer),
+            optional("from", StaticType::Any),
+            optional("to", StaticType::Any),
+            optional("descending", StaticType::Boolean),
+            optional("limit", StaticType::Integer),
         ],
         BucketProcedureKind::Prefix => vec![
-            required("prefix", Kind::Any),
-            optional("descending", Kind::Boolean),
-            optional("limit", Kind::Integer),
+            required("prefix", StaticType::Any),
+            optional("descending", StaticType::Boolean),
+            optional("limit", StaticType::Integer),
         ],
-        BucketProcedureKind::Seek => vec![required("key", Kind::Any), one()],
-        BucketProcedureKind::Next => vec![optional("after", Kind::Any), one()],
-        BucketProcedureKind::Previous => vec![optional("before", Kind::Any), one()],
-        BucketProcedureKind::GetMany => vec![required("keys", Kind::List(Box::new(Kind::Any)))],
+        BucketProcedureKind::Seek => vec![required("key", StaticType::Any), one()],
+        BucketProcedureKind::Next => vec![optional("after", StaticType::Any), one()],
+        BucketProcedureKind::Previous => vec![optional("before", StaticType::Any), one()],
+        BucketProcedureKind::GetMany => vec![required(
+            "keys",
+            StaticType::List(Box::new(StaticType::Any)),
+        )],
     };
-    let mut parameters = vec![required("bucket", Kind::String)];
+    let mut parameters = vec![required("bucket", StaticType::String)];
     parameters.extend(own);
     let (results, mode) = if kind.writes() {
         (Vec::new(), ProcedureMode::Write)
     } else {
         (
-            vec![required("key", Kind::Any), value()],
+            vec![required("key", StaticType::Any), value()],
             ProcedureMode::Read,
         )
     };

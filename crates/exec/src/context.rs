@@ -6,8 +6,8 @@ use std::{
 };
 
 use isomer_data::{
-    Catalog, ConvergentOwner, DataError, Direction, FileAbout, FileId, GraphRead, IdSet,
-    NodeLabels, Transaction,
+    Catalog, ConvergentOwner, DataError, Direction, Durability, FileAbout, FileId, GraphRead,
+    IdSet, NodeLabels, Transaction,
 };
 use isomer_plan::{
     Plan,
@@ -58,8 +58,10 @@ pub(crate) struct Run {
 }
 
 /// What the program around the execution offers to it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct HostAccess {
+    /// How subqueries in separate transactions commit; none where the caller decides what is committed.
+    pub(crate) own_commits: Option<Durability>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
     /// What the program answers about itself.
     pub(crate) program: Option<Arc<dyn crate::host::Host>>,
@@ -89,6 +91,16 @@ pub(crate) struct Caches {
     /// Cached reads of nodes, for statements that write nothing.
     pub(crate) remembered: Remembered,
     regexes: RefCell<FxHashMap<String, Arc<Regex>>>,
+}
+
+impl Caches {
+    /// Forgets what was read in an earlier transaction.
+    pub(crate) fn forget(&mut self) {
+        *self = Self {
+            regexes: std::mem::take(&mut self.regexes),
+            ..Self::default()
+        };
+    }
 }
 
 /// Entities that this statement deleted: later clauses may not read them.
@@ -326,6 +338,34 @@ impl Run {
         if let Some(views) = &self.host.views {
             run.views = views.at(transaction);
             run.host.views = Some(views.clone());
+        }
+        let profiler = &self.report.profiler;
+        run.report.profiler = profiler
+            .as_ref()
+            .map(|profiler| Profiler::new(profiler.operators().len()));
+        run
+    }
+
+    /// The state of a part of this statement that runs in a separate `transaction`.
+    pub(crate) fn for_transaction(&self, transaction: &Transaction, number: u64) -> Self {
+        let surroundings = Surroundings {
+            seed: self.random.get().rotate_left(32) ^ number,
+            ..self.surroundings.clone()
+        };
+        let mut run = Self::new(
+            self.plan.clone(),
+            self.parameters.clone(),
+            self.watch.fork(transaction.store().memory()),
+            self.registry.clone(),
+            surroundings,
+            transaction.names(),
+        );
+        run.host = HostAccess {
+            own_commits: None,
+            ..self.host.clone()
+        };
+        if let Some(views) = &self.host.views {
+            run.views = views.at(transaction);
         }
         let profiler = &self.report.profiler;
         run.report.profiler = profiler

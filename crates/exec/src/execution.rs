@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use isomer_data::{GraphRead, Savepoint, Transaction};
+use isomer_data::{Durability, GraphRead, Savepoint, Transaction};
 use isomer_plan::{
     Plan,
-    physical::{Mode, Notice, Op, OpId, PlanBody, StatementClass},
+    physical::{Notice, Op, OpId, PlanBody, StatementClass, StatementMode},
 };
 use isomer_value::{Map, Value, jiff};
 use isomer_views::Views;
@@ -23,7 +23,7 @@ use crate::{
     operator::{Argument, Child, Pieces},
     procedure::Registry,
     profiler::Profiler,
-    result::{Counters, OperatorProfile, Rows, RunningQueries},
+    result::{Counters, OperatorProfile, ResultRows, RunningQueries},
 };
 
 /// Inputs of an execution in addition to plan, parameters and transaction.
@@ -51,6 +51,9 @@ pub struct ExecutionOptions {
     pub workers: usize,
     /// Minimum number of scanned nodes for which several threads compute an aggregation's rows.
     pub parallel_rows: u64,
+    /// How subqueries with `IN TRANSACTIONS` commit, if the statement's transaction is its own. Without it they are
+    /// refused: the caller decides what is committed.
+    pub own_commits: Option<Durability>,
     /// The database's read views; without them everything is read from the rows.
     pub views: Option<Arc<Views>>,
 }
@@ -69,6 +72,7 @@ impl Default for ExecutionOptions {
             csv_folder: None,
             workers: 0,
             parallel_rows: 16_384,
+            own_commits: None,
             views: None,
         }
     }
@@ -88,6 +92,8 @@ pub struct Execution {
     /// Where its writes begin, if it may write.
     mark: Option<Savepoint>,
     steps: Steps,
+    /// Whether it writes in the transaction it is given, rather than in separate transactions.
+    writes_here: bool,
     rows_given: u64,
 }
 
@@ -136,6 +142,10 @@ impl Execution {
             .parameters
             .iter()
             .map(|name| {
+                // A plan that is only shown needs no values.
+                if plan.mode == StatementMode::Explain {
+                    return Ok(parameters.get(name).cloned().unwrap_or_default());
+                }
                 let value = parameters.get(name).cloned().ok_or_else(|| {
                     ExecError::raised(
                         ErrorClass::ParameterMissing,
@@ -154,7 +164,7 @@ impl Execution {
             seed: options.seed.unwrap_or_else(fresh_seed),
         };
         let body = match &plan.body {
-            _ if plan.mode == Mode::Explain => State::Done,
+            _ if plan.mode == StatementMode::Explain => State::Done,
             PlanBody::Pipeline(root) => State::Pipeline {
                 root: Child::build(&plan, *root, &Argument::root()),
                 produces: matches!(plan.operator(*root).op, Op::ProduceResult { .. }),
@@ -163,8 +173,13 @@ impl Execution {
             PlanBody::Schema(_) => State::Schema,
             PlanBody::KillQuery(_) => State::Kill,
         };
-        let profiled = plan.mode == Mode::Profile;
+        let profiled = plan.mode == StatementMode::Profile;
         let operator_count = plan.operators.len();
+        let writes_here = plan.class == StatementClass::Write
+            && !plan
+                .operators
+                .iter()
+                .any(|one| matches!(one.op, Op::BatchApply(_)));
         let watch = Watch::new(
             options.limits.clone(),
             options.cancel.clone(),
@@ -181,6 +196,7 @@ impl Execution {
         run.host.running = options.running.clone();
         run.host.program = options.host.clone();
         run.host.csv_folder = options.csv_folder.clone();
+        run.host.own_commits = options.own_commits;
         run.threads.min_rows = options.parallel_rows as f64;
         run.threads.workers = match options.workers {
             0 => cores(),
@@ -198,6 +214,7 @@ impl Execution {
             pieces: Pieces::default(),
             mark: None,
             steps: Steps::NotBegun,
+            writes_here,
             rows_given: 0,
         })
     }
@@ -208,9 +225,13 @@ impl Execution {
     }
 
     /// Fills `rows` with the next rows, at least one unless there are no more. Returns whether there may be more.
-    pub fn next_rows(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
+    pub fn next_rows(
+        &mut self,
+        transaction: &mut Transaction,
+        rows: &mut ResultRows,
+    ) -> Result<bool> {
         rows.begin(self.run.plan.columns.len());
-        if self.run.plan.class == StatementClass::Write {
+        if self.writes_here {
             self.mark_writes(transaction);
         }
         let outcome = on_deep_stack(self.depth, || self.advance(transaction, rows));
@@ -250,7 +271,7 @@ impl Execution {
 
     /// Runs to the end and drops the rows that are left.
     pub fn finish(&mut self, transaction: &mut Transaction) -> Result<()> {
-        let mut rows = Rows::new();
+        let mut rows = ResultRows::new();
         while self.next_rows(transaction, &mut rows)? {}
         Ok(())
     }
@@ -320,7 +341,7 @@ impl Execution {
         self.run.watch.held_bytes()
     }
 
-    fn advance(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
+    fn advance(&mut self, transaction: &mut Transaction, rows: &mut ResultRows) -> Result<bool> {
         let mut cx = Cx {
             tx: transaction,
             run: &mut self.run,

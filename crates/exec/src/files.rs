@@ -17,7 +17,7 @@ use std::sync::Arc;
 use isomer_data::{FileAbout, FileId, PathKind, Transaction};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
-    expr::Kind,
+    expr::StaticType,
 };
 use isomer_value::Value;
 
@@ -94,7 +94,7 @@ struct FileProcedure {
 }
 
 fn signature(kind: FileProcedureKind) -> ProcedureSignature {
-    let field = |name: &str, kind: Kind| ProcedureField {
+    let field = |name: &str, kind: StaticType| ProcedureField {
         name: name.into(),
         kind,
         nullable: false,
@@ -102,23 +102,29 @@ fn signature(kind: FileProcedureKind) -> ProcedureSignature {
     };
     let parameters = match kind {
         FileProcedureKind::Write | FileProcedureKind::Append => {
-            vec![field("path", Kind::String), field("content", Kind::Any)]
+            vec![
+                field("path", StaticType::String),
+                field("content", StaticType::Any),
+            ]
         }
-        FileProcedureKind::Move => vec![field("from", Kind::String), field("to", Kind::String)],
-        FileProcedureKind::List => vec![field("folder", Kind::String)],
+        FileProcedureKind::Move => vec![
+            field("from", StaticType::String),
+            field("to", StaticType::String),
+        ],
+        FileProcedureKind::List => vec![field("folder", StaticType::String)],
         FileProcedureKind::CreateFolder
         | FileProcedureKind::Remove
-        | FileProcedureKind::RemoveAll => vec![field("path", Kind::String)],
+        | FileProcedureKind::RemoveAll => vec![field("path", StaticType::String)],
     };
     let (results, mode) = match kind {
         FileProcedureKind::List => (
             vec![
-                field("name", Kind::String),
-                field("path", Kind::String),
-                field("kind", Kind::String),
-                field("bytes", Kind::Integer),
-                field("createdMs", Kind::Integer),
-                field("modifiedMs", Kind::Integer),
+                field("name", StaticType::String),
+                field("path", StaticType::String),
+                field("kind", StaticType::String),
+                field("bytes", StaticType::Integer),
+                field("createdMs", StaticType::Integer),
+                field("modifiedMs", StaticType::Integer),
             ],
             ProcedureMode::Read,
         ),

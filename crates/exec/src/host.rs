@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_plan::schema::Listing;
 use isomer_value::{Map, Value};
 
-use crate::error::{ExecError, Result};
+use crate::error::{ErrorClass, ExecError, Result};
 
 /// What precedes the number of a query in the id of its transaction.
 pub(crate) const TRANSACTION_PREFIX: &str = "db-transaction-";
@@ -14,9 +14,13 @@ pub(crate) const TRANSACTION_PREFIX: &str = "db-transaction-";
 pub trait Host: Send + Sync + std::fmt::Debug {
     /// The name of the database among those of the program.
     fn database_name(&self) -> Arc<str>;
+    /// The name of the user that runs the statement.
+    fn user_name(&self) -> Arc<str>;
     /// The rows of a listing that the client may see, one value per column of [`Listing::fields`]. It is one of
     /// databases, users or settings. Fails without the right to the listing.
     fn listing(&self, listing: Listing) -> std::result::Result<Vec<Vec<Value>>, HostError>;
+    /// Creates, changes or removes a user or a database. Fails without the right to do so.
+    fn administer(&self, command: Administration) -> std::result::Result<(), HostError>;
     /// The addresses of the server for drivers.
     fn addresses(&self) -> Vec<String>;
     /// The metadata that the client has given to the transaction.
@@ -25,7 +29,122 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     fn set_metadata(&self, metadata: Map);
 }
 
-/// Why a host refuses a listing: what happened, and what to do.
+/// A change of the users or databases of a program.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Administration {
+    /// `CREATE [OR REPLACE] USER name [IF NOT EXISTS] SET PASSWORD 'text'`: a user without roles.
+    CreateUser {
+        /// Its name.
+        name: Arc<str>,
+        /// Its password.
+        password: Arc<str>,
+        /// Whether an existing user is accepted as it is.
+        if_not_exists: bool,
+        /// Whether an existing user is removed first.
+        replace: bool,
+    },
+    /// `ALTER USER name [IF EXISTS] SET PASSWORD 'text'`
+    SetPassword {
+        /// Its name.
+        name: Arc<str>,
+        /// Its new password.
+        password: Arc<str>,
+        /// Whether a missing user is accepted.
+        if_exists: bool,
+    },
+    /// `DROP USER name [IF EXISTS]`
+    DropUser {
+        /// Its name.
+        name: Arc<str>,
+        /// Whether a missing user is accepted.
+        if_exists: bool,
+    },
+    /// `CREATE [OR REPLACE] DATABASE name [IF NOT EXISTS]`
+    CreateDatabase {
+        /// Its name.
+        name: Arc<str>,
+        /// Whether an existing database is accepted as it is.
+        if_not_exists: bool,
+        /// Whether an existing database is removed first.
+        replace: bool,
+    },
+    /// `DROP DATABASE name [IF EXISTS]`
+    DropDatabase {
+        /// Its name.
+        name: Arc<str>,
+        /// Whether a missing database is accepted.
+        if_exists: bool,
+    },
+}
+
+impl Administration {
+    /// The command of the map that the parser gives to `dbms.administer()`.
+    pub(crate) fn of(command: &Value) -> Result<Self> {
+        let field = |name: &str| command.as_map().and_then(|map| map.get(name));
+        let text = |name: &str| match field(name) {
+            Some(Value::String(text)) => Ok(text.clone()),
+            _ => Err(ExecError::type_error(format!(
+                "the {name} of a user or database is a text"
+            ))),
+        };
+        let truth = |name: &str| field(name).is_some_and(|value| *value == Value::Bool(true));
+        let (condition, replace) = (truth("ifExists"), truth("replace"));
+        let name = text("name")?;
+        match &*text("action")? {
+            "create user" => Ok(Self::CreateUser {
+                name,
+                password: text("password")?,
+                if_not_exists: condition,
+                replace,
+            }),
+            "alter user" => Ok(Self::SetPassword {
+                name,
+                password: text("password")?,
+                if_exists: condition,
+            }),
+            "drop user" => Ok(Self::DropUser {
+                name,
+                if_exists: condition,
+            }),
+            "create database" => Ok(Self::CreateDatabase {
+                name,
+                if_not_exists: condition,
+                replace,
+            }),
+            "drop database" => Ok(Self::DropDatabase {
+                name,
+                if_exists: condition,
+            }),
+            other => Err(ExecError::type_error(format!(
+                "`{other}` is not an action: create user, alter user, drop user, create database and drop database are"
+            ))),
+        }
+    }
+}
+
+/// Has the host run a command.
+pub(crate) fn administer(host: &Option<Arc<dyn Host>>, command: &Value) -> Result<()> {
+    let command = Administration::of(command)?;
+    let outcome = required(host, "this statement")?.administer(command);
+    outcome.map_err(|error| match error.denied {
+        true => ExecError::Denied(error.message),
+        false => ExecError::raised(
+            ErrorClass::ArgumentError,
+            "InvalidArgumentValue",
+            error.message,
+        ),
+    })
+}
+
+fn refused(error: HostError) -> ExecError {
+    match error.denied {
+        true => ExecError::Denied(error.message),
+        false => ExecError::Unsupported(error.message),
+    }
+}
+
+/// Why a host refuses: what happened, and what to do.
 #[derive(Debug)]
 pub struct HostError {
     /// Whether the client lacks a right.
@@ -56,10 +175,5 @@ pub(crate) fn listing(host: &Option<Arc<dyn Host>>, kind: Listing) -> Result<Vec
         Listing::Settings => "SHOW SETTINGS",
         _ => "SHOW DATABASES",
     };
-    required(host, statement)?
-        .listing(kind)
-        .map_err(|error| match error.denied {
-            true => ExecError::Denied(error.message),
-            false => ExecError::Unsupported(error.message),
-        })
+    required(host, statement)?.listing(kind).map_err(refused)
 }

@@ -17,7 +17,7 @@ use crate::{
     column::Column,
     context::Cx,
     error::{ExecError, Result},
-    result::Rows,
+    result::ResultRows,
     value_size::{own_content_bytes, own_relationship_bytes},
 };
 
@@ -27,7 +27,7 @@ pub(crate) fn produce(
     cx: &mut Cx<'_>,
     chunk: &mut Chunk,
     root: OpId,
-    rows: &mut Rows,
+    rows: &mut ResultRows,
 ) -> Result<()> {
     let plan = cx.run.plan.clone();
     let Op::ProduceResult { columns, .. } = &plan.operator(root).op else {

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_data::{Memory, MemoryKind, OverBudget, Reservation};
+use isomer_data::{MemoryBudget, MemoryKind, OverBudget, Reservation};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{ExecError, Result};
@@ -245,7 +245,7 @@ const IN_FLIGHT_SHARE: usize = 8;
 const TICKS: u32 = 1024;
 
 impl Watch {
-    pub(crate) fn new(limits: Limits, cancel: CancelHandle, memory: &Memory) -> Self {
+    pub(crate) fn new(limits: Limits, cancel: CancelHandle, memory: &MemoryBudget) -> Self {
         let deadline = limits
             .time
             .and_then(|time| Instant::now().checked_add(time));
@@ -271,7 +271,7 @@ impl Watch {
 
     /// The watch of a thread that works for the same query: it shares the deadline, the cancel handle and the memory
     /// count.
-    pub(crate) fn fork(&self, memory: &Memory) -> Self {
+    pub(crate) fn fork(&self, memory: &MemoryBudget) -> Self {
         Self {
             limits: self.limits.clone(),
             all: self.all.clone(),
@@ -593,7 +593,7 @@ mod tests {
                 ..Limits::default()
             },
             CancelHandle::new(),
-            &Memory::new(0),
+            &MemoryBudget::new(0),
         );
         watch.hold(60).unwrap();
         assert!(matches!(watch.hold(41), Err(ExecError::Limit { .. })));
@@ -604,7 +604,7 @@ mod tests {
 
     #[test]
     fn all_queries_together_keep_to_the_budget() {
-        let memory = Memory::new(8 << 20);
+        let memory = MemoryBudget::new(8 << 20);
         let watch = || Watch::new(Limits::default(), CancelHandle::new(), &memory);
         let (mut first, mut second) = (watch(), watch());
         first.hold(FREE_BYTES).unwrap();
@@ -622,7 +622,7 @@ mod tests {
 
     #[test]
     fn a_batch_ends_early_where_what_is_computed_takes_its_share_or_does_not_fit() {
-        let memory = Memory::new(16 << 20);
+        let memory = MemoryBudget::new(16 << 20);
         let mut watch = Watch::new(Limits::default(), CancelHandle::new(), &memory);
         let share = watch.batch_bytes();
         assert_eq!(share, 256 << 10);
@@ -665,7 +665,7 @@ mod tests {
             memory_bytes: 1000,
             ..Limits::default()
         };
-        let memory = Memory::new(0);
+        let memory = MemoryBudget::new(0);
         let mut own = Watch::new(limits, CancelHandle::new(), &memory);
         let mut other = own.fork(&memory);
         own.hold(700).unwrap();
@@ -685,7 +685,7 @@ mod tests {
             memory_bytes: 1000,
             ..Limits::default()
         };
-        let memory = Memory::new(0);
+        let memory = MemoryBudget::new(0);
         let mut own = Watch::new(limits, CancelHandle::new(), &memory);
         let (mut one, other) = (own.fork(&memory), own.fork(&memory));
         one.allow(600).unwrap();
@@ -708,7 +708,7 @@ mod tests {
             memory_bytes: 800,
             ..Limits::default()
         };
-        let memory = Memory::new(0);
+        let memory = MemoryBudget::new(0);
         let own = Watch::new(limits, CancelHandle::new(), &memory);
         let room = Arc::<Room>::default();
         // More than the limit: a single sender is always admitted. Then an eighth.
@@ -740,7 +740,7 @@ mod tests {
             memory_bytes: 1000,
             ..Limits::default()
         };
-        let mut watch = Watch::new(limits, CancelHandle::new(), &Memory::new(0));
+        let mut watch = Watch::new(limits, CancelHandle::new(), &MemoryBudget::new(0));
         assert!(watch.try_hold(500));
         assert!(!watch.try_hold(1));
         watch.hold(500).unwrap();
@@ -757,7 +757,7 @@ mod tests {
                 ..Limits::default()
             },
             handle.clone(),
-            &Memory::new(0),
+            &MemoryBudget::new(0),
         );
         handle.cancel();
         let stopped = (0..2 * TICKS).find_map(|_| watch.tick(1).err());
@@ -769,7 +769,7 @@ mod tests {
                 ..Limits::default()
             },
             CancelHandle::new(),
-            &Memory::new(0),
+            &MemoryBudget::new(0),
         );
         let error = watch.tick(5000).unwrap_err();
         assert!(error.to_string().contains("time"), "{error}");

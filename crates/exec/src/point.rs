@@ -1,6 +1,6 @@
 //! Fast path of point reads: one record by its key, without a pipeline.
 
-use isomer_plan::{expr::Expr, physical::PlanBody};
+use isomer_plan::{expr::BoundExpr, physical::PlanBody};
 
 use crate::{
     chunk::Chunk,
@@ -9,18 +9,18 @@ use crate::{
     error::{ExecError, Result},
     eval::{Row, value},
     operator::node_by_key,
-    result::Rows,
+    result::ResultRows,
 };
 
 /// Reads the record and makes its row.
-pub(crate) fn read(cx: &mut Cx<'_>, rows: &mut Rows) -> Result<()> {
+pub(crate) fn read(cx: &mut Cx<'_>, rows: &mut ResultRows) -> Result<()> {
     let plan = cx.run.plan.clone();
     let PlanBody::PointRead(point) = &plan.body else {
         return Err(ExecError::Internal("a point read without its plan".into()));
     };
     let empty = Chunk::default();
     let key = match &point.key {
-        Expr::Param(param) => cx.run.parameters[param.index()].clone(),
+        BoundExpr::Param(param) => cx.run.parameters[param.index()].clone(),
         other => value(
             other,
             Row {

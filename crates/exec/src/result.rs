@@ -6,13 +6,13 @@ use isomer_value::{Map, Value};
 
 /// Rows of a result, one after the other in one vector.
 #[derive(Clone, Debug, Default)]
-pub struct Rows {
+pub struct ResultRows {
     width: usize,
     count: usize,
     values: Vec<Value>,
 }
 
-impl Rows {
+impl ResultRows {
     /// No rows.
     pub fn new() -> Self {
         Self::default()
@@ -211,8 +211,8 @@ impl OperatorProfile {
 
 /// The registry of running queries: provides `SHOW QUERIES` and `KILL QUERY`.
 pub trait RunningQueries: Send + Sync {
-    /// One row per running query: id, text, elapsed milliseconds, rows, bytes of memory.
-    fn list(&self) -> Vec<[Value; 5]>;
+    /// One row per running query: id, text, elapsed milliseconds, rows, bytes of memory, name of the user.
+    fn list(&self) -> Vec<[Value; 6]>;
     /// Cancels the query with this id; false if there is none.
     fn kill(&self, _id: &Value) -> bool {
         false

@@ -4,7 +4,7 @@ use std::{ops::Bound, sync::Arc};
 
 use isomer_data::{
     Check, ConstraintKind, ConstraintSpec, ConvergentKind, FieldCheck, FieldPath, IndexField,
-    IndexSpec, SchemaChange, ValueType,
+    IndexSpec, SchemaChange, ScopeName, ValueType,
 };
 use isomer_plan::{
     expr::{Comparison, TypeExpr},
@@ -70,7 +70,7 @@ fn changes(command: &SchemaCommand, parameters: &[Value]) -> Result<Vec<SchemaCh
         } => vec![SchemaChange::CreateIndex {
             spec: IndexSpec {
                 name: named(name)?,
-                label: label(target)?,
+                scope: scope(target),
                 fields: paths.iter().map(indexed_field).collect::<Result<_>>()?,
                 unique: *unique,
             },
@@ -205,7 +205,7 @@ impl NewConstraint<'_> {
         Ok(SchemaChange::CreateConstraint {
             spec: ConstraintSpec {
                 name,
-                label: label(self.target)?,
+                scope: scope(self.target),
                 kind,
                 unique_fields,
             },
@@ -260,12 +260,10 @@ fn convergent_kind(words: &str) -> Result<ConvergentKind> {
     })
 }
 
-fn label(target: &SchemaTarget) -> Result<String> {
+fn scope(target: &SchemaTarget) -> ScopeName {
     match target {
-        SchemaTarget::Label(label) => Ok(label.to_string()),
-        SchemaTarget::Type(name) => Err(ExecError::Unsupported(format!(
-            "indexes and constraints on relationships (type {name}) are not available in this version: put the property on a node"
-        ))),
+        SchemaTarget::Label(label) => ScopeName::label(label),
+        SchemaTarget::Type(name) => ScopeName::rel_type(name),
     }
 }
 

@@ -46,17 +46,18 @@ pub mod replication;
 
 #[doc(inline)]
 pub use isomer_db::{
-    At, Backup, BackupInfo, Bucket, BucketKey, BucketKind, BucketOptions, Builder, CancelHandle,
-    Collection, Committing, Context, ConvergentKind, ConvergentOrigin, ConvergentOwner, Counters,
-    Crs, Cursor, Database, Documents, Durability, EngineKind, Error, ErrorKind, Expiry, Fetched,
-    Field, FromBucketKey, IntoParameters, Items, KeyBounds, KvChange, KvChangeKind, Limits, Map,
-    Memory, MemoryKind, MemoryPart, MemoryUse, Named, Node, NodeId, Notice, Order, Origins, Pairs,
-    Path, Phase, Point, Prepared, ProcessMemory, Query, QueryError, QueryOptions, QueryResult,
-    ReadBucket, ReadCollection, ReadField, ReadTransaction, ReadTypedBucket, Reads, RelId,
-    Relationship, ReplicaId, RestoreOptions, RestorePoint, Restored, Result, Row, RowCursor,
-    RowStream, SchemaClash, SchemaError, Sharing, SharingProcess, StatementClass, Statistics,
-    TransactionRows, TypedBucket, TypedPairs, Update, Value, ValueError, Verdict, Version, Watch,
-    Watched, Watcher, WriteTransaction, from_value, jiff, json, params, temporal, to_map, to_value,
+    Arguments, At, Backup, BackupInfo, BackupTask, Bucket, BucketKey, BucketKind, BucketOptions,
+    Builder, CancelHandle, CheckTask, Collection, Committing, Context, ConvergentKind,
+    ConvergentOrigin, ConvergentOwner, Counters, Crs, Cursor, Database, Documents, Durability,
+    EngineKind, Error, ErrorKind, Expiry, Fetched, Field, FromBucketKey, IntoParameters, Items,
+    KeyBounds, KvChange, KvChangeKind, Limits, Map, Memory, MemoryKind, MemoryPart, MemoryUse,
+    Named, Node, NodeId, Notice, Order, Origins, Pairs, Path, Phase, Point, Prepared,
+    ProcessMemory, Query, QueryError, QueryOptions, QueryResult, ReadBucket, ReadCollection,
+    ReadField, ReadTransaction, ReadTypedBucket, Reads, RelId, Relationship, ReplicaId,
+    RestorePoint, RestoreTask, Restored, Result, Row, RowCursor, RowStream, SchemaClash,
+    SchemaError, Sharing, SharingProcess, StatementClass, Statistics, TransactionRows, TypedBucket,
+    TypedPairs, Update, Value, ValueError, Verdict, Version, Watch, Watched, Watcher,
+    WriteTransaction, from_value, jiff, json, params, temporal, to_map, to_value,
 };
 #[cfg(feature = "files")]
 #[doc(inline)]

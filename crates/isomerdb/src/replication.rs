@@ -94,9 +94,9 @@ pub struct PeerProblem {
 
 impl Peer {
     fn of(info: &PeerInfo) -> Self {
-        let problem = info.trouble().map(|trouble| PeerProblem {
-            message: trouble.why,
-            advice: trouble.advice,
+        let problem = info.stall().map(|stall| PeerProblem {
+            message: stall.why,
+            advice: stall.advice,
             is_quarantined: info.state.is_quarantined,
         });
         Self {
@@ -204,7 +204,7 @@ pub fn status(database: &Database) -> Result<Option<Status>> {
 /// # Ok::<(), isomerdb::Error>(())
 /// ```
 pub fn exchange(here: &Database, there: &Database) -> Result<Exchanged> {
-    let run = || -> Result<isomer_sync::Exchanged, SyncError> {
+    let run = || -> Result<isomer_sync::ExchangeReport, SyncError> {
         let (store, other) = (here.store()?, there.store()?);
         for one in [&store, &other] {
             if !one.is_replicated() {
@@ -217,7 +217,7 @@ pub fn exchange(here: &Database, there: &Database) -> Result<Exchanged> {
     run().map(exchanged).map_err(lift)
 }
 
-fn exchanged(done: isomer_sync::Exchanged) -> Exchanged {
+fn exchanged(done: isomer_sync::ExchangeReport) -> Exchanged {
     Exchanged {
         received: done.received,
         sent: done.sent,

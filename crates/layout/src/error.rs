@@ -96,7 +96,7 @@ pub enum DataError {
     },
     /// Two records have a value that a unique index allows once.
     #[error(
-        "{record} and {holder} both have {values}, {rule} allows each value once: change or delete one of them"
+        "{record} and {holder} share the property value {values}, {rule} allows each value once: change or delete one of them"
     )]
     NotUnique {
         /// The index or constraint.

@@ -1,12 +1,12 @@
 //! The index entries of a record, and their changes.
 
-use isomer_value::{IndexId, NodeId, Value, key};
+use isomer_value::{IndexId, Map, Value, key};
 
 use crate::{
     DataError,
     catalog::{Catalog, schema::IndexDef},
-    graph::state::NodeState,
-    keyspace::{self, id_len, push_id},
+    graph::state::{EntryOwner, RecordState},
+    keyspace::{self, push_id},
     properties::{at_path, brief},
 };
 
@@ -15,7 +15,7 @@ const MAX_ENTRY_BYTES: usize = 4096;
 /// Most entries of one record in one index.
 const MAX_ENTRIES: usize = 10_000;
 
-/// One entry of a node in an index, without the node.
+/// One entry of a record in an index, without the record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexEntry {
     /// The index.
@@ -30,13 +30,13 @@ pub struct IndexEntry {
 
 impl IndexEntry {
     /// The stored key.
-    pub fn key(&self, node: NodeId) -> Vec<u8> {
+    pub fn key(&self, owner: EntryOwner) -> Vec<u8> {
         let mut key = self.prefix();
-        push_id(&mut key, node.0);
+        push_id(&mut key, owner.number());
         key
     }
 
-    /// The stored key without the node.
+    /// The stored key without the record.
     pub fn prefix(&self) -> Vec<u8> {
         let mut key = keyspace::entries_of(self.index);
         key.extend_from_slice(&self.values);
@@ -50,24 +50,19 @@ impl IndexEntry {
 
     /// Fields and values for a message: `User.email = "a"`.
     pub fn described(&self, index: &IndexDef, catalog: &Catalog) -> String {
-        let label = catalog.label_name(index.label).unwrap_or_default();
+        let label = catalog.scope_name(index.scope).unwrap_or_default();
         let values = key::decode_all(&self.values).unwrap_or_default();
         let pairs = index.fields.iter().zip(&values);
         let pairs =
             pairs.map(|(field, value)| format!("{label}.{} = {}", field.path, brief(value)));
         pairs.collect::<Vec<_>>().join(" and ")
     }
-
-    /// The stored value: how long the node's id at the end of the key is.
-    pub fn value(node: NodeId) -> [u8; 1] {
-        [id_len(node.0) as u8]
-    }
 }
 
 /// Entries that are removed and added.
 #[derive(Debug, Default)]
 pub struct EntryChanges {
-    /// Entries that the node loses.
+    /// Entries that the record loses.
     pub removed: Vec<IndexEntry>,
     /// Entries that it gets.
     pub added: Vec<IndexEntry>,
@@ -77,18 +72,24 @@ impl EntryChanges {
     /// The entries of these indexes that a change from `old` to `new` changes.
     pub fn between(
         indexes: &[IndexDef],
-        old: Option<&NodeState>,
-        new: Option<&NodeState>,
+        old: Option<&impl RecordState>,
+        new: Option<&impl RecordState>,
     ) -> Result<Self, DataError> {
+        fn entries(
+            index: &IndexDef,
+            state: Option<&impl RecordState>,
+        ) -> Result<Vec<IndexEntry>, DataError> {
+            match state {
+                Some(state) if state.is_in(index.scope) => entries_of(index, state.properties()),
+                _ => Ok(Vec::new()),
+            }
+        }
         let mut changes = Self::default();
         for index in indexes {
-            let entries = |state: Option<&NodeState>| match state {
-                Some(state) if state.labels.binary_search(&index.label).is_ok() => {
-                    entries_of(index, state)
-                }
-                _ => Ok(Vec::new()),
-            };
-            changes.extend(Self::from_sorted(&entries(old)?, entries(new)?));
+            changes.extend(Self::from_sorted(
+                &entries(index, old)?,
+                entries(index, new)?,
+            ));
         }
         Ok(changes)
     }
@@ -114,15 +115,15 @@ impl EntryChanges {
     }
 }
 
-/// The entries of a node that has the index's label: ascending, distinct.
-pub fn entries_of(index: &IndexDef, state: &NodeState) -> Result<Vec<IndexEntry>, DataError> {
-    entries_within(index, state, MAX_ENTRIES)
+/// The entries of a record with these properties, which the index is about: ascending, distinct.
+pub fn entries_of(index: &IndexDef, properties: &Map) -> Result<Vec<IndexEntry>, DataError> {
+    entries_within(index, properties, MAX_ENTRIES)
 }
 
 /// As [`entries_of`], with another limit for the entries of a record.
 pub fn entries_within(
     index: &IndexDef,
-    state: &NodeState,
+    properties: &Map,
     most: usize,
 ) -> Result<Vec<IndexEntry>, DataError> {
     let seed = IndexEntry {
@@ -133,7 +134,7 @@ pub fn entries_within(
     };
     let mut entries = vec![seed];
     for field in &index.fields {
-        let Some(value) = at_path(&state.properties, &field.path) else {
+        let Some(value) = at_path(properties, &field.path) else {
             return Ok(Vec::new());
         };
         let values = match value {

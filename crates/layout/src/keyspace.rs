@@ -21,7 +21,8 @@
 //! | `12` | `id` node, link, `id` other end, `id` relationship | – | adjacency, two entries a relationship |
 //! | `13` | `id` label, `id` node | – | label membership |
 //! | `14` | `id` label, value of `_key` | `id` node | keys of documents |
-//! | `15` | `id` index, values, `id` node | one byte: length of the trailing `id` | index entries |
+//! | `15` | `id` index, values, `id` node | one byte: length of the trailing `id` | entries of indexes over nodes |
+//! | `15` | `id` index, values, `id` relationship | the same byte, `id` source, `id` target | entries of indexes over relationships |
 //! | `20` | `id` bucket | kind, whether reversible (see `kv`) | buckets |
 //! | `21` | `id` bucket, key | head, value (see `kv`) | entries of maps |
 //! | `22` | `id` bucket, `text` key, value | – | entries of multi-value buckets |
@@ -416,20 +417,30 @@ pub fn push_key(key: &mut Vec<u8>, label: LabelId, encoded: &[u8]) {
     key.extend_from_slice(encoded);
 }
 
-/// The prefix of all entries of an index; the encoded values and the node's id follow.
+/// The prefix of all entries of an index; the encoded values and the record's id follow.
 pub fn entries_of(index: IndexId) -> Vec<u8> {
     tagged(TAG_INDEX, u64::from(index.0))
 }
 
-/// The node at the end of an index entry, whose value is its length.
-pub fn entry_node(key: &[u8], value: &[u8]) -> Result<NodeId, DataError> {
-    let node = (|| {
+/// The id of the record at the end of an index entry, whose value begins with its length.
+pub fn entry_record(key: &[u8], value: &[u8]) -> Result<u64, DataError> {
+    let record = (|| {
         let length = usize::from(*value.first()?);
         let mut id = key.get(key.len().checked_sub(length)?..)?;
-        let node = take_id(&mut id)?;
-        id.is_empty().then_some(NodeId(node))
+        let record = take_id(&mut id)?;
+        id.is_empty().then_some(record)
     })();
-    node.ok_or_else(|| DataError::corrupt("an index entry is malformed"))
+    record.ok_or_else(|| DataError::corrupt("an index entry is malformed"))
+}
+
+/// The relationship of an entry of an index over relationships, with its source and target.
+pub fn entry_relationship(key: &[u8], value: &[u8]) -> Result<(RelId, NodeId, NodeId), DataError> {
+    let id = RelId(entry_record(key, value)?);
+    let mut ends = &value[1..];
+    match (take_id(&mut ends), take_id(&mut ends)) {
+        (Some(source), Some(target)) if ends.is_empty() => Ok((id, NodeId(source), NodeId(target))),
+        _ => Err(DataError::corrupt("an index entry is malformed")),
+    }
 }
 
 /// Appends bytes with a terminator, so that others can follow.
@@ -756,9 +767,9 @@ pub fn conflict_in_relationship(id: RelId, prop: PropId) -> Vec<u8> {
     conflict(1, &[id.0, prop.0.into()])
 }
 
-/// A node with a value that another one has in a unique index.
-pub fn conflict_in_index(index: IndexId, id: NodeId) -> Vec<u8> {
-    conflict(2, &[index.0.into(), id.0])
+/// A node or relationship with a value that another one has in a unique index.
+pub fn conflict_in_index(index: IndexId, record: u64) -> Vec<u8> {
+    conflict(2, &[index.0.into(), record])
 }
 
 /// The prefix of the nodes that have one key in one label.
@@ -771,6 +782,11 @@ pub fn conflict_of_key(label: LabelId, key: &[u8]) -> Vec<u8> {
 /// A node that breaks a constraint.
 pub fn conflict_in_schema(id: NodeId) -> Vec<u8> {
     conflict(4, &[id.0])
+}
+
+/// A relationship that breaks a constraint.
+pub fn conflict_in_schema_of_relationship(id: RelId) -> Vec<u8> {
+    conflict(8, &[id.0])
 }
 
 /// Several versions of the row under a key.
@@ -902,7 +918,8 @@ mod tests {
             let _ = take_id(&mut bytes.as_slice());
             let _ = take_terminated(&mut bytes.as_slice());
             let _ = take_bucket_expiry(&bytes);
-            let _ = entry_node(&bytes, &bytes);
+            let _ = entry_record(&bytes, &bytes);
+            let _ = entry_relationship(&bytes, &bytes);
         }
     }
 

@@ -26,7 +26,7 @@ use crate::{DataError, keyspace::LINEAGE};
 /// The format of the record.
 const FORMAT: u8 = 1;
 /// Most eras that are remembered: files of an older one are built again.
-const MOST_ERAS: usize = 100;
+const MAX_ERAS: usize = 100;
 
 /// The name of an era: random.
 pub type EraId = [u8; 16];
@@ -134,7 +134,7 @@ impl Lineage {
         if let Some(newest) = self.eras.last_mut() {
             newest.until = newest.until.min(version);
         }
-        if self.eras.len() == MOST_ERAS {
+        if self.eras.len() == MAX_ERAS {
             self.eras.remove(0);
         }
         let id = *uuid::Uuid::now_v7().as_bytes();
@@ -154,11 +154,11 @@ mod tests {
     #[test]
     fn the_record_comes_back_and_no_bytes_make_it_panic() {
         let mut lineage = Lineage::default();
-        for version in 0..2 * MOST_ERAS as u64 {
+        for version in 0..2 * MAX_ERAS as u64 {
             lineage.begin(version);
         }
         lineage.trimmed = 7;
-        assert_eq!(lineage.eras.len(), MOST_ERAS);
+        assert_eq!(lineage.eras.len(), MAX_ERAS);
         let bytes = lineage.encode();
         assert_eq!(Lineage::decode(&bytes, 0), Some(lineage));
         for cut in 0..bytes.len() {

@@ -115,14 +115,14 @@ pub fn merge_top(properties: &mut Map, changes: &Map) {
 
 /// A value in a message: short, whatever its size.
 pub fn brief(value: &Value) -> String {
-    const MOST: usize = 60;
+    const MAX_CHARS: usize = 60;
     match value {
         Value::Null => "null".into(),
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Float(value) => value.to_string(),
-        Value::String(text) if text.chars().nth(MOST).is_some() => {
-            format!("\"{}…\"", text.chars().take(MOST).collect::<String>())
+        Value::String(text) if text.chars().nth(MAX_CHARS).is_some() => {
+            format!("\"{}…\"", text.chars().take(MAX_CHARS).collect::<String>())
         }
         Value::String(text) => format!("\"{text}\""),
         Value::List(items) => format!("a list of {} elements", items.len()),

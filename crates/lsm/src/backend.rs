@@ -12,8 +12,8 @@ use isomer_shared_log::{LogProcess, SharedLog};
 use isomer_storage::sync::{MutexGuard, RwLock};
 use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, MAX_KEY_BYTES, MAX_VALUE_BYTES,
-    MemoryKind, Order, Pairs, Reservation, Statistics, StorageError, StreamEntry, Version, View,
-    damaged, io_error, version_not_kept,
+    MemoryKind, Order, PairIterator, Reservation, Statistics, StorageError, StreamEntry, Version,
+    View, damaged, io_error, version_not_kept,
 };
 use isomer_vfs::{Lock, OpenMode};
 
@@ -715,6 +715,9 @@ fn content_bytes(commit: &Commit<'_>) -> usize {
     commit.writes.content_bytes() + commit.stream.len()
 }
 
+/// Bytes that a record of the shared log takes in memtables, for each of its bytes: an estimate.
+const RECORD_SHARE: usize = 2;
+
 /// Approximate bytes that a commit takes in memtables.
 fn room_for(commit: &Commit<'_>) -> usize {
     let entries = commit.writes.slots().len() + commit.writes.deleted_ranges().len();
@@ -904,6 +907,14 @@ impl Backend for LsmBackend {
         Ok(())
     }
 
+    fn make_room(&self, bytes: usize) -> Result<(), StorageError> {
+        let core = &*self.core;
+        let _writer = core.writer.lock();
+        core.check_poison()?;
+        let last = self.published.read().version();
+        core.make_room(last, RECORD_SHARE * bytes)
+    }
+
     fn apply_logged(
         &self,
         commits: &[Commit<'_>],
@@ -919,13 +930,14 @@ impl Backend for LsmBackend {
         let _writer = core.writer.lock();
         core.check_poison()?;
         let window_ms = core.options.retention.versions_ms;
-        let (Some(first), Some(last)) = (commits.first(), commits.last()) else {
+        let Some(last) = commits.last() else {
             wal.note_applied(after, None, window_ms);
             return Ok(());
         };
         Commit::assert_order(self.published.read().version(), commits);
         let room = commits.iter().map(room_for).sum();
-        core.make_room(first.version - 1, room)?;
+        // The commits are in the log: they are applied even if the estimate of the record's room was too low.
+        let _ = core.chunks.reserve(room);
         let _unfinished = Unfinished::of(core);
         match room > core.options.memtable_bytes {
             true => self.insert_large(commits, Some(after)),
@@ -1012,7 +1024,7 @@ impl Backend for LsmBackend {
     fn ingest(
         &self,
         version: Version,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: Option<&[u8]>,
     ) -> Result<(), StorageError> {
         let _writer = self.core.writer.lock();

@@ -16,7 +16,7 @@ use std::{
 };
 
 use isomer_storage::sync::Mutex;
-use isomer_storage::{Memory, MemoryKind, OverBudget, Reclaim, Reservation};
+use isomer_storage::{MemoryBudget, MemoryKind, OverBudget, Reclaim, Reservation};
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 
 use crate::{sharded::Sharded, table::cached::Cached};
@@ -125,7 +125,7 @@ struct Limits {
 
 impl BlockCache {
     /// A cache of `own` bytes, which reserves more in a budget if one is given, up to the given total.
-    pub fn new(own: usize, budget: Option<(&Memory, usize)>) -> Self {
+    pub fn new(own: usize, budget: Option<(&MemoryBudget, usize)>) -> Self {
         let own = match budget {
             Some(_) => own,
             None => own.max(MIN_BYTES),
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn the_cache_takes_from_the_budget_and_gives_back() {
-        let memory = Memory::new(8 << 20);
+        let memory = MemoryBudget::new(8 << 20);
         let cache = BlockCache::new(0, Some((&memory, 64 << 20)));
         let used = || memory.usage(MemoryKind::EngineCache).used_bytes;
         for round in 0..10_000 {
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn the_permanent_share_is_never_given_back() {
-        let memory = Memory::new(8 << 20);
+        let memory = MemoryBudget::new(8 << 20);
         let own = memory.reserve(MemoryKind::EngineCache, 2 << 20).unwrap();
         let cache = BlockCache::new(own.bytes(), Some((&memory, 6 << 20)));
         let fill = |file| {

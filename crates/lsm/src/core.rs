@@ -502,7 +502,7 @@ impl Horizon for Core {
         let window = match self.options.retention.versions_ms {
             0 => Version::MAX,
             // If the log does not reach that far back, no older versions are kept.
-            age => self.wal.version_since(self.now_ms().saturating_sub(age)),
+            age => self.wal.version_since(self.now_ms(), age),
         };
         self.shared.readable(window)
     }

@@ -8,7 +8,7 @@ use crate::blob::BlobRef;
 
 /// What a commit did with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// It put a value.
     Put,
     /// It deleted the key.
@@ -32,15 +32,15 @@ pub struct RangeTombstone {
 ///
 /// A new cursor has no position; neither has one that moved past either end. Cursors do not apply range
 /// tombstones: that is done when merging.
-pub trait Cursor: Send {
+pub trait EntryCursor: Send {
     /// Moves to the first entry at or after (`key`, `version`): the newest entry of `key` at or before
     /// `version`, otherwise the first entry of a greater key.
     fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError>;
     /// Moves to the last entry (the oldest version) of the greatest key below `key`; of all keys for `None`.
     fn seek_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError>;
-    /// Moves to the next entry. Only if [`Cursor::valid`].
+    /// Moves to the next entry. Only if [`EntryCursor::valid`].
     fn next(&mut self) -> Result<(), StorageError>;
-    /// Moves to the previous entry. Only if [`Cursor::valid`].
+    /// Moves to the previous entry. Only if [`EntryCursor::valid`].
     fn prev(&mut self) -> Result<(), StorageError>;
     /// Whether it is on an entry.
     fn valid(&self) -> bool;
@@ -49,15 +49,15 @@ pub trait Cursor: Send {
     /// Its version.
     fn version(&self) -> Version;
     /// What it is.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> EntryKind;
     /// Its value, empty for a deletion. May read from disk if the value is in a blob file.
     fn value(&mut self) -> Result<&[u8], StorageError> {
         Ok(self.pair()?.1)
     }
-    /// Its key and its value, as [`Cursor::key`] and [`Cursor::value`].
+    /// Its key and its value, as [`EntryCursor::key`] and [`EntryCursor::value`].
     fn pair(&mut self) -> Result<(&[u8], &[u8]), StorageError>;
 
-    /// Moves to the newest entry of the next key. Only if [`Cursor::valid`].
+    /// Moves to the newest entry of the next key. Only if [`EntryCursor::valid`].
     fn next_key(&mut self) -> Result<(), StorageError> {
         let key = self.key().to_vec();
         loop {
@@ -77,7 +77,7 @@ pub trait Cursor: Send {
         visit: &mut Visitor<'_>,
     ) -> Result<ControlFlow<()>, StorageError> {
         while self.valid() && self.version() <= at && end.is_none_or(|end| self.key() < end) {
-            if self.kind() == Kind::Put {
+            if self.kind() == EntryKind::Put {
                 let (key, value) = self.pair()?;
                 if visit(key, value).is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -93,7 +93,7 @@ pub trait Cursor: Send {
         let _ = (until, deleted_at);
         Ok(false)
     }
-    /// Like [`Cursor::pass`], backwards to before `from` at most.
+    /// Like [`EntryCursor::pass`], backwards to before `from` at most.
     fn pass_back(&mut self, from: &[u8], deleted_at: Version) -> Result<bool, StorageError> {
         let _ = (from, deleted_at);
         Ok(false)

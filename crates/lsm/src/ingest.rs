@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use isomer_storage::{Pairs, StorageError, Version, key_exists};
+use isomer_storage::{PairIterator, StorageError, Version, key_exists};
 
 use crate::{
     RangeTombstones,
@@ -32,7 +32,7 @@ impl Tree {
     pub fn prepare_ingestion(
         &self,
         version: Version,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         existing: &mut NextKey<'_>,
     ) -> Result<Ingestion, StorageError> {
         let options = &self.files.options;

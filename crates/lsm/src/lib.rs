@@ -43,14 +43,14 @@ pub use blob::BlobRef;
 pub use cache::BlockCache;
 pub use compaction::rule::{Horizon, Readable};
 pub use engine::LsmEngine;
-pub use entry::{Cursor, Kind, RangeTombstone};
+pub use entry::{EntryCursor, EntryKind, RangeTombstone};
 pub use ingest::{Ingestion, NextKey};
 pub use levels::{Decided, Levels, check::LevelStatistics, cursor::RunCursor};
 pub use memtable::{Committer, Memtable, MemtableCursor};
 pub use merge::MergeCursor;
-pub use options::{Clock, LogSharing, LsmOptions, Random, Retention};
+pub use options::{LogSharing, LsmOptions, RandomSource, Retention, TimeSource};
 pub use processes::ManifestNumbers;
-pub use range_tombstones::{RangeTombstones, Span};
+pub use range_tombstones::{RangeTombstones, TombstoneSpan};
 pub use table::{builder::TableOptions, sealed::Pace};
 pub use tree::{OnChange, Recovered, Tree, TreeOptions};
 

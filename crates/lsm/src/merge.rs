@@ -7,7 +7,7 @@ use std::{cmp::Ordering, ops::ControlFlow, sync::Arc};
 
 use isomer_storage::{KeyRange, Order, StorageError, Version, Visitor};
 
-use crate::{Cursor, Kind, RangeTombstones};
+use crate::{EntryCursor, EntryKind, RangeTombstones};
 
 /// After this many entries that are too new, the rest of them is skipped by a search.
 const STEPS_BEFORE_SEEK: u32 = 6;
@@ -20,7 +20,7 @@ pub(crate) struct Merge<C> {
     order: Vec<u32>,
 }
 
-impl<C: Cursor> Merge<C> {
+impl<C: EntryCursor> Merge<C> {
     pub(crate) fn new(sources: Vec<C>) -> Self {
         Self {
             order: Vec::with_capacity(sources.len()),
@@ -134,7 +134,7 @@ fn is_behind(key: &[u8], bound: &Option<Box<[u8]>>) -> bool {
     bound.as_ref().is_some_and(|end| *key >= **end)
 }
 
-impl<C: Cursor> MergeCursor<C> {
+impl<C: EntryCursor> MergeCursor<C> {
     /// What a reader at `at` sees in `sources`, with `range_tombstones` applied to all of them. It has no position at
     /// first.
     pub fn new(sources: Vec<C>, range_tombstones: Vec<Arc<RangeTombstones>>, at: Version) -> Self {
@@ -382,7 +382,7 @@ impl<C: Cursor> MergeCursor<C> {
                 }
             } else {
                 let top = &mut self.merge.sources[number as usize];
-                if top.kind() == Kind::Put {
+                if top.kind() == EntryKind::Put {
                     self.valid = true;
                     return Ok(());
                 }
@@ -458,7 +458,7 @@ impl<C: Cursor> MergeCursor<C> {
             if self.bound.as_ref().is_some_and(|start| *self.key < **start) {
                 return Ok(());
             }
-            let mut newest: Option<(Version, Kind)> = None;
+            let mut newest: Option<(Version, EntryKind)> = None;
             while let Some(&number) = self.merge.order.first() {
                 if self.merge.sources[number as usize].key() != self.key {
                     break;
@@ -480,7 +480,7 @@ impl<C: Cursor> MergeCursor<C> {
                     {
                         let kind = source.kind();
                         newest = Some((version, kind));
-                        if kind == Kind::Put {
+                        if kind == EntryKind::Put {
                             self.value.clear();
                             self.value.extend_from_slice(source.value()?);
                         }
@@ -489,7 +489,7 @@ impl<C: Cursor> MergeCursor<C> {
                 }
                 self.merge.reposition(0, Order::Descending);
             }
-            if matches!(newest, Some((_, Kind::Put))) {
+            if matches!(newest, Some((_, EntryKind::Put))) {
                 self.valid = true;
                 return Ok(());
             }
@@ -520,7 +520,7 @@ mod tests {
         }
     }
 
-    impl Cursor for List {
+    impl EntryCursor for List {
         fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
             self.at = self
                 .entries
@@ -558,10 +558,10 @@ mod tests {
             self.entries[self.at].1
         }
 
-        fn kind(&self) -> Kind {
+        fn kind(&self) -> EntryKind {
             match self.entries[self.at].2 {
-                Some(_) => Kind::Put,
-                None => Kind::Delete,
+                Some(_) => EntryKind::Put,
+                None => EntryKind::Delete,
             }
         }
 

@@ -21,7 +21,7 @@ use std::{io, path::Path};
 
 use isomer_storage::{StorageError, damaged, io_error};
 use isomer_vfs::{
-    Disk, Kind, Lock, LockError, LockMode, OpenMode, Seal,
+    Disk, FileType, Lock, LockError, LockMode, OpenMode, Seal,
     keys::{self, KEYS_FILE, KeyError, NEW_KEYS_FILE},
     sync_above,
 };
@@ -70,12 +70,12 @@ pub fn prepare(
                 .map_err(|error| io_error("making", directory, &error))?;
         }
         Err(error) => return Err(io_error("opening", directory, &error)),
-        Ok(Kind::File | Kind::Other) => {
+        Ok(FileType::File | FileType::Other) => {
             return not_a_database(
                 "it is a file, a database is a directory: give another path".to_owned(),
             );
         }
-        Ok(Kind::Folder) => {}
+        Ok(FileType::Folder) => {}
     }
     if !unfinished {
         refuse_unfinished(&*options.disk, directory)?;

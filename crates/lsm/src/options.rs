@@ -3,17 +3,17 @@
 use std::{
     fmt,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use isomer_shared_log::SharedLog;
-use isomer_storage::{MAX_TRANSACTION_BYTES, Memory};
+use isomer_storage::{MAX_TRANSACTION_BYTES, MemoryBudget};
 use isomer_vfs::{Disk, RealDisk, RealTime, Seal, Time, keys::MasterKey};
 
 /// Source of the time: milliseconds since 1970.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub type TimeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Source of random numbers.
-pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub type RandomSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Options for opening a [`crate::LsmEngine`].
 #[derive(Clone)]
@@ -35,9 +35,9 @@ pub struct LsmOptions {
     /// Bytes of memory for cached blocks, indexes and filters.
     pub cache_bytes: usize,
     /// A budget in which the cache reserves more while it is unused, up to the given total.
-    pub spare_memory: Option<(Memory, usize)>,
+    pub spare_memory: Option<(MemoryBudget, usize)>,
     /// The budget for memtables and the other memory of commits; not counted if there is none.
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryBudget>,
     /// Bytes at which a memtable is sealed and flushed. There are usually two, at worst three.
     pub memtable_bytes: usize,
     /// Bytes of a log segment. More than a memtable takes, so that a segment ends with its memtable.
@@ -57,6 +57,9 @@ pub struct LsmOptions {
     /// are faster for long are delayed as soon as memtables are full. No limit by default; bulk loads are not
     /// limited.
     pub background_bytes_per_second: Option<u64>,
+    /// How long commits of a shared database, whose tables another process maintains, wait for that process when their
+    /// memory is full.
+    pub maintainer_patience: Duration,
     /// The clock of that rate limit.
     pub time: Arc<dyn Time>,
     /// Whether blocks are compressed (LZ4) if that saves space.
@@ -65,9 +68,9 @@ pub struct LsmOptions {
     /// [`crate::LsmEngine::flush`] and [`crate::LsmEngine::compact`] only, and runs are deterministic.
     pub background: bool,
     /// The clock.
-    pub clock: Clock,
+    pub clock: TimeSource,
     /// Random numbers, for salts and identities.
-    pub random: Random,
+    pub random: RandomSource,
 }
 
 /// Whether several processes may have a database open.
@@ -119,6 +122,7 @@ impl Default for LsmOptions {
             blob_threshold_bytes: 1 << 10,
             filter_prefixes: Vec::new(),
             background_bytes_per_second: None,
+            maintainer_patience: Duration::from_secs(30),
             time: Arc::new(RealTime::default()),
             compression: true,
             background: true,

@@ -49,7 +49,7 @@ struct Fragment {
 
 /// Range tombstones at a key: the same for all keys from `from` up to (and without) `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span<'a> {
+pub struct TombstoneSpan<'a> {
     /// Version of the newest visible range tombstone, 0 if there is none.
     pub version: Version,
     /// First key of the span; empty: the beginning of the key space.
@@ -331,9 +331,9 @@ impl RangeTombstones {
     }
 
     /// The newest range tombstone at `key` for a reader at `at_most`, and the range for which that holds.
-    pub fn span(&self, key: &[u8], at_most: Version) -> Span<'_> {
+    pub fn span(&self, key: &[u8], at_most: Version) -> TombstoneSpan<'_> {
         let Some(at) = self.last_from(key) else {
-            return Span {
+            return TombstoneSpan {
                 version: 0,
                 from: &[],
                 until: self.chunks.first().map(|chunk| &*chunk.fragments[0].start),
@@ -341,7 +341,7 @@ impl RangeTombstones {
         };
         let fragment = self.fragment(at);
         match &fragment.end {
-            Some(end) if **end <= *key => Span {
+            Some(end) if **end <= *key => TombstoneSpan {
                 version: 0,
                 from: end,
                 until: self.behind(at).map(|fragment| &*fragment.start),
@@ -350,7 +350,7 @@ impl RangeTombstones {
                 let younger = fragment
                     .versions
                     .partition_point(|version| *version > at_most);
-                Span {
+                TombstoneSpan {
                     version: fragment.versions.get(younger).copied().unwrap_or(0),
                     from: &fragment.start,
                     until: end.as_deref(),

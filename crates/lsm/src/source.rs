@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use isomer_storage::{StorageError, Version, Visitor};
 
-use crate::{BlobRef, Cursor, Kind, MemtableCursor, RunCursor};
+use crate::{BlobRef, EntryCursor, EntryKind, MemtableCursor, RunCursor};
 
 /// A cursor over a memtable or over a run of tables.
 pub enum Source {
@@ -23,7 +23,7 @@ macro_rules! either {
     };
 }
 
-impl Cursor for Source {
+impl EntryCursor for Source {
     fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
         either!(self, cursor => cursor.seek(key, version))
     }
@@ -58,7 +58,7 @@ impl Cursor for Source {
     }
 
     #[inline]
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> EntryKind {
         either!(self, cursor => cursor.kind())
     }
 

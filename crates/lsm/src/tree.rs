@@ -23,7 +23,7 @@ use isomer_storage::{LogPoint, StorageError, Version, io_error};
 use isomer_vfs::{Disk, DiskFile, Seal};
 
 use crate::{
-    BlockCache, Cursor, RangeTombstones,
+    BlockCache, EntryCursor, RangeTombstones,
     blob::{BlobFile, Blobs},
     codec::corrupt,
     compaction::{
@@ -542,7 +542,7 @@ impl Tree {
 
     /// Flushes memtables, given newest first, to tables; from then on the log is needed from `log_needed_from`
     /// on only.
-    pub fn flush<C: Cursor>(
+    pub fn flush<C: EntryCursor>(
         &self,
         memtables: Vec<C>,
         range_tombstones: &RangeTombstones,
@@ -560,7 +560,7 @@ impl Tree {
     }
 
     /// Like [`Tree::flush`], with everything that is in tables afterwards.
-    pub(crate) fn flush_upto<C: Cursor>(
+    pub(crate) fn flush_upto<C: EntryCursor>(
         &self,
         memtables: Vec<C>,
         range_tombstones: &RangeTombstones,

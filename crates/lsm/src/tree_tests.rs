@@ -11,8 +11,8 @@ use isomer_storage::{KeyRange, Order, StorageError, Version};
 use isomer_vfs::{Disk, Loss, OpenMode, Seal, SimDisk};
 
 use crate::{
-    BlockCache, Cursor, Kind, Levels, MergeCursor, RangeTombstone, RangeTombstones, Readable,
-    Recovered, RunCursor, TableOptions, Tree, TreeOptions,
+    BlockCache, EntryCursor, EntryKind, Levels, MergeCursor, RangeTombstone, RangeTombstones,
+    Readable, Recovered, RunCursor, TableOptions, Tree, TreeOptions,
 };
 
 type Entry = (Vec<u8>, Version, Option<Vec<u8>>);
@@ -33,7 +33,7 @@ macro_rules! each {
     };
 }
 
-impl Cursor for Source {
+impl EntryCursor for Source {
     fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
         each!(self, run => run.seek(key, version), list, at => {
             *at = list.partition_point(|(k, v, _)| k[..].cmp(key).then(version.cmp(v)).is_lt());
@@ -75,10 +75,10 @@ impl Cursor for Source {
         each!(self, run => run.version(), list, at => list[*at].1)
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> EntryKind {
         each!(self, run => run.kind(), list, at => match list[*at].2 {
-            Some(_) => Kind::Put,
-            None => Kind::Delete,
+            Some(_) => EntryKind::Put,
+            None => EntryKind::Delete,
         })
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use isomer_value::Value;
 use rustc_hash::FxHashMap;
 
-use crate::expr::{Kind, LabelRef, LocalId, ParamId, PropRef, RegisteredRef, SlotId, TypeRef};
+use crate::expr::{
+    LabelRef, LocalId, ParamId, PropRef, RegisteredRef, SlotId, StaticType, TypeRef,
+};
 use crate::physical::{Op, OpId, Operator, PlanNames, SlotInfo};
 
 /// Numbers names in order of first use.
@@ -73,7 +75,7 @@ impl Arena {
         id
     }
 
-    pub fn slot(&mut self, name: impl Into<Arc<str>>, kind: Kind) -> SlotId {
+    pub fn slot(&mut self, name: impl Into<Arc<str>>, kind: StaticType) -> SlotId {
         let id = SlotId(u32::try_from(self.slots.len()).expect("fewer slots than bytes of text"));
         self.slots.push(SlotInfo {
             name: name.into(),
@@ -82,7 +84,7 @@ impl Arena {
         id
     }
 
-    pub fn kind(&self, slot: SlotId) -> &Kind {
+    pub fn kind(&self, slot: SlotId) -> &StaticType {
         &self.slots[slot.index()].kind
     }
 

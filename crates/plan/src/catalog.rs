@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isomer_value::{IndexId, LabelId, PropId, TypeId, Value};
 use rustc_hash::FxHashMap;
 
-use crate::expr::Kind;
+use crate::expr::StaticType;
 use crate::schema::PropertyPath;
 
 /// The planner's view of one database at one version.
@@ -63,6 +63,15 @@ pub trait PlannerCatalog {
     /// The usable indexes of a label, except the index on `_key` that every label has.
     fn indexes(&self, label: LabelId) -> Vec<IndexInfo>;
 
+    /// The usable indexes over the relationships of a type.
+    fn relationship_indexes(&self, _rel_type: TypeId) -> Vec<IndexInfo> {
+        Vec::new()
+    }
+    /// Statistics on the values of a property over a type's relationships, if known.
+    fn relationship_values(&self, _rel_type: TypeId, _path: &[&str]) -> Option<Arc<ValueFacts>> {
+        None
+    }
+
     /// A procedure by its full name, in any case of letters.
     fn procedure(&self, name: &str) -> Option<Arc<ProcedureSignature>>;
     /// A function by its full name that is not built in.
@@ -91,7 +100,7 @@ pub struct IndexInfo {
     pub name: Arc<str>,
     /// Components, in order.
     pub paths: Vec<PropertyPath>,
-    /// At most one node per combination of values.
+    /// At most one record per combination of values.
     pub unique: bool,
     /// An entry per list element: only answers `value IN n.path`.
     pub each_element: bool,
@@ -99,10 +108,11 @@ pub struct IndexInfo {
     pub distinct_keys: Option<u64>,
 }
 
-/// Statistics on a property over the nodes of a label. All numbers count nodes, and all are estimates.
+/// Statistics on a property over the nodes of a label, or the relationships of a type. All numbers count these
+/// records, and all are estimates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueFacts {
-    /// How many nodes the label has.
+    /// How many records the label or type has.
     pub nodes: f64,
     /// How many of them have a value.
     pub present: f64,
@@ -143,7 +153,7 @@ pub struct ProcedureField {
     /// Its name.
     pub name: Arc<str>,
     /// Its kind; an `Integer` is accepted where a `Float` is asked for.
-    pub kind: Kind,
+    pub kind: StaticType,
     /// Whether null is accepted.
     pub nullable: bool,
     /// Used where an argument is left out at the end.
@@ -171,7 +181,7 @@ pub struct FunctionSignature {
     /// Parameters, in order.
     pub parameters: Vec<ProcedureField>,
     /// What it returns.
-    pub result: Kind,
+    pub result: StaticType,
     /// Whether the same arguments give the same result.
     pub deterministic: bool,
 }
@@ -183,6 +193,7 @@ pub struct MockCatalog {
     types: Vec<(Arc<str>, u64)>,
     node_count: u64,
     indexes: FxHashMap<u32, Vec<IndexInfo>>,
+    relationship_indexes: FxHashMap<u32, Vec<IndexInfo>>,
     index_count: u32,
     procedures: Vec<Arc<ProcedureSignature>>,
     functions: Vec<Arc<FunctionSignature>>,
@@ -215,10 +226,25 @@ impl MockCatalog {
     /// With an index on properties (paths written with dots) of a label declared before.
     pub fn with_index(mut self, label: &str, paths: &[&str], unique: bool) -> Self {
         let id = self.label(label).expect("the label was declared");
+        let index = self.next_index(label, paths, unique);
+        self.indexes.entry(id.0).or_default().push(index);
+        self
+    }
+
+    /// With an index on properties (paths written with dots) of a relationship type declared before.
+    pub fn with_relationship_index(mut self, name: &str, paths: &[&str], unique: bool) -> Self {
+        let id = self.relationship_type(name).expect("the type was declared");
+        let index = self.next_index(name, paths, unique);
+        let indexes = self.relationship_indexes.entry(id.0).or_default();
+        indexes.push(index);
+        self
+    }
+
+    fn next_index(&mut self, owner: &str, paths: &[&str], unique: bool) -> IndexInfo {
         self.index_count += 1;
-        self.indexes.entry(id.0).or_default().push(IndexInfo {
+        IndexInfo {
             id: IndexId(self.index_count),
-            name: format!("{label}_{}", paths.join("_")).into(),
+            name: format!("{owner}_{}", paths.join("_")).into(),
             paths: paths
                 .iter()
                 .map(|path| path.split('.').map(Arc::from).collect())
@@ -226,8 +252,7 @@ impl MockCatalog {
             unique,
             each_element: false,
             distinct_keys: None,
-        });
-        self
+        }
     }
 
     /// With an index on the elements of a list property of a label declared before.
@@ -383,6 +408,11 @@ impl PlannerCatalog for MockCatalog {
 
     fn indexes(&self, label: LabelId) -> Vec<IndexInfo> {
         self.indexes.get(&label.0).cloned().unwrap_or_default()
+    }
+
+    fn relationship_indexes(&self, rel_type: TypeId) -> Vec<IndexInfo> {
+        let indexes = self.relationship_indexes.get(&rel_type.0);
+        indexes.cloned().unwrap_or_default()
     }
 
     fn procedure(&self, name: &str) -> Option<Arc<ProcedureSignature>> {

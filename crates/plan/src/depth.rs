@@ -1,6 +1,6 @@
 //! How deep running a plan recurses.
 
-use crate::expr::Expr;
+use crate::expr::BoundExpr;
 use crate::physical::{OpId, Plan, PlanBody};
 use crate::solve::for_each_expr;
 
@@ -32,8 +32,8 @@ impl Plan {
 
     /// The operators that an operator pulls from: its inputs and the sub-plans of its expressions.
     fn below(&self, id: OpId) -> Vec<OpId> {
-        fn subplans(expr: &Expr, found: &mut Vec<OpId>) {
-            if let Expr::Subquery(subquery) = expr {
+        fn subplans(expr: &BoundExpr, found: &mut Vec<OpId>) {
+            if let BoundExpr::Subquery(subquery) = expr {
                 found.push(subquery.root);
             }
             expr.for_each_child(&mut |child| subplans(child, found));

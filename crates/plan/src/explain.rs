@@ -11,7 +11,7 @@ use std::sync::Arc;
 use isomer_value::{Map, Value, json as value_json};
 use rustc_hash::FxHashSet;
 
-use crate::expr::{Expr, Subquery};
+use crate::expr::{BoundExpr, Subquery};
 use crate::physical::{Op, OpId, Plan, PlanBody};
 use crate::solve::for_each_expr;
 
@@ -197,8 +197,8 @@ fn rounded(rows: f64) -> String {
 
 /// The sub-plans in an operator's expressions, in order.
 fn subqueries(op: &Op) -> Vec<&Subquery> {
-    fn visit<'e>(expr: &'e Expr, found: &mut Vec<&'e Subquery>) {
-        if let Expr::Subquery(subquery) = expr {
+    fn visit<'e>(expr: &'e BoundExpr, found: &mut Vec<&'e Subquery>) {
+        if let BoundExpr::Subquery(subquery) = expr {
             found.push(subquery);
         }
         expr.for_each_child(&mut |child| visit(child, found));

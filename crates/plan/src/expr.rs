@@ -61,7 +61,7 @@ reference! {
 
 /// The static kind of a value. `Any` if unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StaticType {
     /// Unknown.
     Any,
     /// A node or null.
@@ -71,7 +71,7 @@ pub enum Kind {
     /// A path or null.
     Path,
     /// A list of such elements, or null.
-    List(Box<Kind>),
+    List(Box<StaticType>),
     /// A map or null.
     Map,
     /// A boolean or null.
@@ -171,14 +171,14 @@ pub struct Subquery {
     /// The root of the sub-plan, in the same arena; its leaf `Argument` reads the arguments' slots.
     pub root: OpId,
     /// The row handed to the sub-plan: each expression is evaluated outside and put into the slot inside.
-    pub arguments: Vec<(SlotId, Expr)>,
+    pub arguments: Vec<(SlotId, BoundExpr)>,
 }
 
 /// One entry of a map projection `base {.name, key: expr, .*}`.
 #[derive(Clone, Debug)]
 pub enum MapItem {
     /// `key: expr`, also `.name` and a bare variable.
-    Entry(Arc<str>, Expr),
+    Entry(Arc<str>, BoundExpr),
     /// `.*`: all properties of the base; entries after it take precedence.
     All,
 }
@@ -194,7 +194,7 @@ pub struct PathSegment {
 
 /// A bound expression. Its depth is bounded by the parser's limit; `And`, `Or` and lists are flat, however long.
 #[derive(Clone, Debug)]
-pub enum Expr {
+pub enum BoundExpr {
     /// A constant.
     Const(Value),
     /// A parameter.
@@ -207,7 +207,7 @@ pub enum Expr {
     /// it is nested. Nested paths are nested properties: `n.addr.city`.
     Property {
         /// The entity or map.
-        base: Box<Expr>,
+        base: Box<BoundExpr>,
         /// The property name.
         name: PropRef,
         /// Whether the base is itself a path below a property: records may have values of other kinds there.
@@ -217,100 +217,100 @@ pub enum Expr {
     /// the base has no such elements.
     Index {
         /// The list, map or entity.
-        base: Box<Expr>,
+        base: Box<BoundExpr>,
         /// Integer for lists, string for maps and entities.
-        index: Box<Expr>,
-        /// As for [`Expr::Property`].
+        index: Box<BoundExpr>,
+        /// As for [`BoundExpr::Property`].
         nested: bool,
     },
     /// `base[from..to]`.
     Slice {
         /// The list.
-        base: Box<Expr>,
+        base: Box<BoundExpr>,
         /// First position, from the start if absent.
-        from: Option<Box<Expr>>,
+        from: Option<Box<BoundExpr>>,
         /// One past the last position, to the end if absent.
-        to: Option<Box<Expr>>,
+        to: Option<Box<BoundExpr>>,
     },
     /// `[a, b, …]`
-    List(Vec<Expr>),
+    List(Vec<BoundExpr>),
     /// `{name: expr, …}`; of duplicate names the last takes precedence.
-    Map(Vec<(Arc<str>, Expr)>),
+    Map(Vec<(Arc<str>, BoundExpr)>),
     /// `base {.name, …}`: null if the base is null.
     MapProjection {
         /// A node, relationship or map.
-        base: Box<Expr>,
+        base: Box<BoundExpr>,
         /// What the map gets, in order.
         items: Vec<MapItem>,
     },
     /// `NOT x`, three-valued; type error unless boolean or null.
-    Not(Box<Expr>),
+    Not(Box<BoundExpr>),
     /// Conjunction of two or more terms, three-valued.
-    And(Vec<Expr>),
+    And(Vec<BoundExpr>),
     /// Disjunction of two or more terms, three-valued.
-    Or(Vec<Expr>),
+    Or(Vec<BoundExpr>),
     /// Exclusive or of two or more terms, three-valued.
-    Xor(Vec<Expr>),
+    Xor(Vec<BoundExpr>),
     /// A comparison of two values. A chain `a < b < c` is a conjunction of these.
     Compare {
         /// Which.
         op: Comparison,
         /// Left side.
-        left: Box<Expr>,
+        left: Box<BoundExpr>,
         /// Right side.
-        right: Box<Expr>,
+        right: Box<BoundExpr>,
     },
     /// Binary arithmetic.
     Arith {
         /// Which.
         op: Arithmetic,
         /// Left side.
-        left: Box<Expr>,
+        left: Box<BoundExpr>,
         /// Right side.
-        right: Box<Expr>,
+        right: Box<BoundExpr>,
     },
     /// A long chain of arithmetic, applied from the left: one operator fewer than operands.
     ArithChain {
         /// The operands.
-        operands: Vec<Expr>,
+        operands: Vec<BoundExpr>,
         /// The operators between them.
         ops: Vec<Arithmetic>,
     },
     /// The inner expression with its position in the text, for run-time errors.
     At {
         /// What is evaluated.
-        inner: Box<Expr>,
+        inner: Box<BoundExpr>,
         /// From and to, in bytes of the text that was planned.
         place: (u32, u32),
     },
     /// `-x`
-    Negate(Box<Expr>),
+    Negate(Box<BoundExpr>),
     /// `+x`: checks that x is a number.
-    Plus(Box<Expr>),
+    Plus(Box<BoundExpr>),
     /// A test of two strings.
     StringTest {
         /// Which.
         op: StringTest,
         /// The string.
-        left: Box<Expr>,
+        left: Box<BoundExpr>,
         /// The pattern.
-        right: Box<Expr>,
+        right: Box<BoundExpr>,
     },
     /// `item IN list`, three-valued; type error unless a list or null.
     In {
         /// The element looked for.
-        item: Box<Expr>,
+        item: Box<BoundExpr>,
         /// The list.
-        list: Box<Expr>,
+        list: Box<BoundExpr>,
     },
     /// `x IS NULL`
-    IsNull(Box<Expr>),
+    IsNull(Box<BoundExpr>),
     /// `x IS NOT NULL`
-    IsNotNull(Box<Expr>),
+    IsNotNull(Box<BoundExpr>),
     /// `x IS :: TYPE`; never null.
     IsTyped {
         /// What is tested.
-        operand: Box<Expr>,
+        operand: Box<BoundExpr>,
         /// The type.
         value_type: TypeExpr,
     },
@@ -318,22 +318,22 @@ pub enum Expr {
     /// error otherwise. Used for a variable in a pattern whose kind is not known statically.
     Cast {
         /// The value.
-        operand: Box<Expr>,
+        operand: Box<BoundExpr>,
         /// What it must be.
-        kind: Kind,
+        kind: StaticType,
     },
     /// `n:A:B`: a node carries all labels (of an empty list: any label at all), or null if it is null. On a value of
     /// unknown kind that turns out to be a relationship, whether its type is the only name.
     HasLabels {
         /// The node.
-        entity: Box<Expr>,
+        entity: Box<BoundExpr>,
         /// All of them.
         labels: Vec<LabelRef>,
     },
     /// `r:T`: a relationship is of one of the types, or null if it is null.
     HasType {
         /// The relationship.
-        entity: Box<Expr>,
+        entity: Box<BoundExpr>,
         /// One of them.
         types: Vec<TypeRef>,
     },
@@ -341,60 +341,60 @@ pub enum Expr {
     /// one, if `when` is true.
     Case {
         /// What the arms are compared with.
-        subject: Option<Box<Expr>>,
+        subject: Option<Box<BoundExpr>>,
         /// (when, then)
-        arms: Vec<(Expr, Expr)>,
+        arms: Vec<(BoundExpr, BoundExpr)>,
         /// Null if absent.
-        otherwise: Option<Box<Expr>>,
+        otherwise: Option<Box<BoundExpr>>,
     },
     /// A built-in function; the number of arguments was checked.
     Call {
         /// Which.
         function: Function,
         /// Its arguments.
-        arguments: Vec<Expr>,
+        arguments: Vec<BoundExpr>,
     },
     /// A function that the catalog registered.
     CallRegistered {
         /// Which.
         function: RegisteredRef,
         /// Its arguments.
-        arguments: Vec<Expr>,
+        arguments: Vec<BoundExpr>,
     },
     /// `[x IN list WHERE predicate | result]`
     ListComprehension {
         /// The list; null gives null.
-        list: Box<Expr>,
+        list: Box<BoundExpr>,
         /// The element.
         local: LocalId,
         /// Keeps the elements for which it is true.
-        predicate: Option<Box<Expr>>,
+        predicate: Option<Box<BoundExpr>>,
         /// Maps an element; the element itself if absent.
-        result: Option<Box<Expr>>,
+        result: Option<Box<BoundExpr>>,
     },
     /// `all(x IN list WHERE predicate)` and its relatives.
     Quantifier {
         /// Which.
         kind: QuantifierKind,
         /// The list; null gives null.
-        list: Box<Expr>,
+        list: Box<BoundExpr>,
         /// The element.
         local: LocalId,
         /// The test.
-        predicate: Box<Expr>,
+        predicate: Box<BoundExpr>,
     },
     /// `reduce(accumulator = init, x IN list | step)`
     Reduce {
         /// Holds the result so far.
         accumulator: LocalId,
         /// Its first value.
-        init: Box<Expr>,
+        init: Box<BoundExpr>,
         /// The element.
         element: LocalId,
         /// The list; null gives null.
-        list: Box<Expr>,
+        list: Box<BoundExpr>,
         /// The next value of the accumulator.
-        step: Box<Expr>,
+        step: Box<BoundExpr>,
     },
     /// A sub-plan run for this row.
     Subquery(Box<Subquery>),
@@ -415,7 +415,7 @@ pub struct AggregateCall {
     /// Whether duplicates are ignored.
     pub distinct: bool,
     /// The aggregated value, then the percentile if there is one; empty for `count(*)`.
-    pub arguments: Vec<Expr>,
+    pub arguments: Vec<BoundExpr>,
 }
 
 /// Calls a function for every direct sub-expression (of a sub-plan: its arguments), by shared or by exclusive
@@ -423,29 +423,29 @@ pub struct AggregateCall {
 macro_rules! visit_children {
     ($expr:ident, $visit:ident, $iter:ident) => {
         match $expr {
-            Expr::Const(_)
-            | Expr::Param(_)
-            | Expr::Slot(_)
-            | Expr::Local(_)
-            | Expr::BuildPath { .. } => {}
-            Expr::Property { base, .. } => $visit(base),
-            Expr::Index { base, index, .. } => {
+            BoundExpr::Const(_)
+            | BoundExpr::Param(_)
+            | BoundExpr::Slot(_)
+            | BoundExpr::Local(_)
+            | BoundExpr::BuildPath { .. } => {}
+            BoundExpr::Property { base, .. } => $visit(base),
+            BoundExpr::Index { base, index, .. } => {
                 $visit(base);
                 $visit(index);
             }
-            Expr::Slice { base, from, to } => {
+            BoundExpr::Slice { base, from, to } => {
                 $visit(base);
                 from.$iter().chain(to).for_each(|bound| $visit(bound));
             }
-            Expr::List(items)
-            | Expr::And(items)
-            | Expr::Or(items)
-            | Expr::Xor(items)
-            | Expr::ArithChain {
+            BoundExpr::List(items)
+            | BoundExpr::And(items)
+            | BoundExpr::Or(items)
+            | BoundExpr::Xor(items)
+            | BoundExpr::ArithChain {
                 operands: items, ..
             } => items.$iter().for_each($visit),
-            Expr::Map(entries) => entries.$iter().for_each(|(_, value)| $visit(value)),
-            Expr::MapProjection { base, items } => {
+            BoundExpr::Map(entries) => entries.$iter().for_each(|(_, value)| $visit(value)),
+            BoundExpr::MapProjection { base, items } => {
                 $visit(base);
                 for item in items {
                     if let MapItem::Entry(_, value) = item {
@@ -453,25 +453,27 @@ macro_rules! visit_children {
                     }
                 }
             }
-            Expr::Not(x)
-            | Expr::Negate(x)
-            | Expr::Plus(x)
-            | Expr::IsNull(x)
-            | Expr::IsNotNull(x)
-            | Expr::At { inner: x, .. } => $visit(x),
-            Expr::IsTyped { operand, .. } | Expr::Cast { operand, .. } => $visit(operand),
-            Expr::Compare { left, right, .. }
-            | Expr::Arith { left, right, .. }
-            | Expr::StringTest { left, right, .. }
-            | Expr::In {
+            BoundExpr::Not(x)
+            | BoundExpr::Negate(x)
+            | BoundExpr::Plus(x)
+            | BoundExpr::IsNull(x)
+            | BoundExpr::IsNotNull(x)
+            | BoundExpr::At { inner: x, .. } => $visit(x),
+            BoundExpr::IsTyped { operand, .. } | BoundExpr::Cast { operand, .. } => $visit(operand),
+            BoundExpr::Compare { left, right, .. }
+            | BoundExpr::Arith { left, right, .. }
+            | BoundExpr::StringTest { left, right, .. }
+            | BoundExpr::In {
                 item: left,
                 list: right,
             } => {
                 $visit(left);
                 $visit(right);
             }
-            Expr::HasLabels { entity, .. } | Expr::HasType { entity, .. } => $visit(entity),
-            Expr::Case {
+            BoundExpr::HasLabels { entity, .. } | BoundExpr::HasType { entity, .. } => {
+                $visit(entity)
+            }
+            BoundExpr::Case {
                 subject,
                 arms,
                 otherwise,
@@ -483,10 +485,10 @@ macro_rules! visit_children {
                 }
                 otherwise.$iter().for_each(|x| $visit(x));
             }
-            Expr::Call { arguments, .. } | Expr::CallRegistered { arguments, .. } => {
+            BoundExpr::Call { arguments, .. } | BoundExpr::CallRegistered { arguments, .. } => {
                 arguments.$iter().for_each($visit)
             }
-            Expr::ListComprehension {
+            BoundExpr::ListComprehension {
                 list,
                 predicate,
                 result,
@@ -495,20 +497,20 @@ macro_rules! visit_children {
                 $visit(list);
                 predicate.$iter().chain(result).for_each(|x| $visit(x));
             }
-            Expr::Quantifier {
+            BoundExpr::Quantifier {
                 list, predicate, ..
             } => {
                 $visit(list);
                 $visit(predicate);
             }
-            Expr::Reduce {
+            BoundExpr::Reduce {
                 init, list, step, ..
             } => {
                 $visit(init);
                 $visit(list);
                 $visit(step);
             }
-            Expr::Subquery(subquery) => subquery
+            BoundExpr::Subquery(subquery) => subquery
                 .arguments
                 .$iter()
                 .for_each(|(_, value)| $visit(value)),
@@ -516,14 +518,14 @@ macro_rules! visit_children {
     };
 }
 
-impl Expr {
+impl BoundExpr {
     /// The constant null.
     pub fn null() -> Self {
         Self::Const(Value::Null)
     }
 
     /// The conjunction of `terms`: `true` if there are none, the term itself if there is one.
-    pub fn all_of(mut terms: Vec<Expr>) -> Self {
+    pub fn all_of(mut terms: Vec<BoundExpr>) -> Self {
         match terms.len() {
             0 => Self::Const(Value::Bool(true)),
             1 => terms.pop().expect("one term"),
@@ -548,7 +550,7 @@ impl Expr {
     }
 
     /// `left = right`
-    pub fn equal(left: Expr, right: Expr) -> Self {
+    pub fn equal(left: BoundExpr, right: BoundExpr) -> Self {
         Self::Compare {
             op: Comparison::Equal,
             left: Box::new(left),
@@ -557,7 +559,7 @@ impl Expr {
     }
 
     /// `base.name` of a variable
-    pub fn property(base: Expr, name: PropRef) -> Self {
+    pub fn property(base: BoundExpr, name: PropRef) -> Self {
         Self::Property {
             base: Box::new(base),
             name,
@@ -566,7 +568,7 @@ impl Expr {
     }
 
     /// `base.a.b`, of a variable
-    pub fn path(base: Expr, names: &[PropRef]) -> Self {
+    pub fn path(base: BoundExpr, names: &[PropRef]) -> Self {
         let below = |base, (at, name): (usize, &PropRef)| Self::Property {
             base: Box::new(base),
             name: *name,
@@ -576,7 +578,7 @@ impl Expr {
     }
 
     /// Calls `visit` for every direct sub-expression (of a sub-plan: its arguments).
-    pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+    pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a BoundExpr)) {
         visit_children!(self, visit, iter)
     }
 
@@ -596,8 +598,8 @@ impl Expr {
         }
     }
 
-    /// Like [`Expr::for_each_child`].
-    pub(crate) fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
+    /// Like [`BoundExpr::for_each_child`].
+    pub(crate) fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut BoundExpr)) {
         visit_children!(self, visit, iter_mut)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The code of a function is in `isomer-exec`, below `function`.
 
-use crate::expr::Kind;
+use crate::expr::StaticType;
 
 /// Whether calls may be repeated, moved or folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ macro_rules! functions {
             }
 
             /// Its result kind, if that does not depend on the arguments.
-            pub fn kind(self) -> Kind {
+            pub fn kind(self) -> StaticType {
                 match self { $(Self::$variant => $kind,)* $(Self::$inner => $inner_kind,)* }
             }
 
@@ -84,182 +84,192 @@ fn signature(name: &str, parameters: &[&str]) -> String {
     format!("{name}({})", parameters.join(", "))
 }
 
-fn list(of: Kind) -> Kind {
-    Kind::List(Box::new(of))
+fn list(of: StaticType) -> StaticType {
+    StaticType::List(Box::new(of))
 }
 
 functions! {
     // scalar
-    Coalesce "coalesce" ("value", "…") -> Kind::Any, Pure, "the first value that is not null";
-    NullIf "nullIf" ("a", "b") -> Kind::Any, Pure, "null if the two are equal, otherwise the first";
-    Id "id" ("entity") -> Kind::Integer, Pure, "the number of a node or relationship in this database";
-    ElementId "elementId" ("entity") -> Kind::String, Pure,
+    Coalesce "coalesce" ("value", "…") -> StaticType::Any, Pure, "the first value that is not null";
+    NullIf "nullIf" ("a", "b") -> StaticType::Any, Pure, "null if the two are equal, otherwise the first";
+    Id "id" ("entity") -> StaticType::Integer, Pure, "the number of a node or relationship in this database";
+    ElementId "elementId" ("entity") -> StaticType::String, Pure,
         "its identifier for clients, `4:database:number` of a node and `5:database:number` of a relationship; when \
          compared with a text, the number alone is accepted as well";
-    Type "type" ("relationship") -> Kind::String, Reads, "the name of its type";
-    StartNode "startNode" ("relationship") -> Kind::Node, Reads, "the node where it starts";
-    EndNode "endNode" ("relationship") -> Kind::Node, Reads, "the node where it ends";
-    Labels "labels" ("node") -> list(Kind::String), Reads, "its labels, sorted";
-    Keys "keys" ("entity or map") -> list(Kind::String), Reads, "the names of its properties";
-    Properties "properties" ("entity or map") -> Kind::Map, Reads, "its properties as a map";
-    Exists "exists" ("property") -> Kind::Boolean, Reads, "whether it is not null";
-    Degree "degree" ("node", "[type]", "[direction]") -> Kind::Integer, Reads, "how many relationships a node has";
-    ValueType "valueType" ("value") -> Kind::String, Pure, "the name of a value's type";
-    Timestamp "timestamp" () -> Kind::Integer, Volatile,
+    Type "type" ("relationship") -> StaticType::String, Reads, "the name of its type";
+    StartNode "startNode" ("relationship") -> StaticType::Node, Reads, "the node where it starts";
+    EndNode "endNode" ("relationship") -> StaticType::Node, Reads, "the node where it ends";
+    Labels "labels" ("node") -> list(StaticType::String), Reads, "its labels, sorted";
+    Keys "keys" ("entity or map") -> list(StaticType::String), Reads, "the names of its properties";
+    Properties "properties" ("entity or map") -> StaticType::Map, Reads, "its properties as a map";
+    Exists "exists" ("property") -> StaticType::Boolean, Reads, "whether it is not null";
+    Degree "degree" ("node", "[type]", "[direction]") -> StaticType::Integer, Reads, "how many relationships a node has";
+    ValueType "valueType" ("value") -> StaticType::String, Pure, "the name of a value's type";
+    Timestamp "timestamp" () -> StaticType::Integer, Volatile,
         "milliseconds since 1970-01-01, at the start of the statement";
-    RandomUuid "randomUUID" () -> Kind::String, Volatile, "a random identifier";
+    RandomUuid "randomUUID" () -> StaticType::String, Volatile, "a random identifier";
     // conversions
-    ToInteger "toInteger" ("value") -> Kind::Integer, Pure,
+    ToInteger "toInteger" ("value") -> StaticType::Integer, Pure,
         "an integer from a number, boolean or text; null if the text is not a number";
-    ToFloat "toFloat" ("value") -> Kind::Float, Pure,
+    ToFloat "toFloat" ("value") -> StaticType::Float, Pure,
         "a float from a number or text; null if the text is not a number";
-    ToBoolean "toBoolean" ("value") -> Kind::Boolean, Pure,
+    ToBoolean "toBoolean" ("value") -> StaticType::Boolean, Pure,
         "a boolean from text, an integer or a boolean; null if the text is neither true nor false";
-    ToString "toString" ("value") -> Kind::String, Pure, "text from a number, boolean, text or temporal value";
-    ToIntegerOrNull "toIntegerOrNull" ("value") -> Kind::Integer, Pure,
+    ToString "toString" ("value") -> StaticType::String, Pure, "text from a number, boolean, text or temporal value";
+    ToIntegerOrNull "toIntegerOrNull" ("value") -> StaticType::Integer, Pure,
         "like toInteger, but null instead of an error";
-    ToFloatOrNull "toFloatOrNull" ("value") -> Kind::Float, Pure, "like toFloat, but null instead of an error";
-    ToBooleanOrNull "toBooleanOrNull" ("value") -> Kind::Boolean, Pure,
+    ToFloatOrNull "toFloatOrNull" ("value") -> StaticType::Float, Pure, "like toFloat, but null instead of an error";
+    ToBooleanOrNull "toBooleanOrNull" ("value") -> StaticType::Boolean, Pure,
         "like toBoolean, but null instead of an error";
-    ToStringOrNull "toStringOrNull" ("value") -> Kind::String, Pure, "like toString, but null instead of an error";
-    ToIntegerList "toIntegerList" ("list") -> list(Kind::Integer), Pure, "toIntegerOrNull of each element";
-    ToFloatList "toFloatList" ("list") -> list(Kind::Float), Pure, "toFloatOrNull of each element";
-    ToBooleanList "toBooleanList" ("list") -> list(Kind::Boolean), Pure, "toBooleanOrNull of each element";
-    ToStringList "toStringList" ("list") -> list(Kind::String), Pure, "toStringOrNull of each element";
+    ToStringOrNull "toStringOrNull" ("value") -> StaticType::String, Pure, "like toString, but null instead of an error";
+    ToIntegerList "toIntegerList" ("list") -> list(StaticType::Integer), Pure, "toIntegerOrNull of each element";
+    ToFloatList "toFloatList" ("list") -> list(StaticType::Float), Pure, "toFloatOrNull of each element";
+    ToBooleanList "toBooleanList" ("list") -> list(StaticType::Boolean), Pure, "toBooleanOrNull of each element";
+    ToStringList "toStringList" ("list") -> list(StaticType::String), Pure, "toStringOrNull of each element";
     // lists and paths
-    Head "head" ("list") -> Kind::Any, Pure, "the first element";
-    Last "last" ("list") -> Kind::Any, Pure, "the last element";
-    Tail "tail" ("list") -> list(Kind::Any), Pure, "all elements but the first";
-    Range "range" ("start", "end", "[step]") -> list(Kind::Integer), Pure,
+    Head "head" ("list") -> StaticType::Any, Pure, "the first element";
+    Last "last" ("list") -> StaticType::Any, Pure, "the last element";
+    Tail "tail" ("list") -> list(StaticType::Any), Pure, "all elements but the first";
+    Range "range" ("start", "end", "[step]") -> list(StaticType::Integer), Pure,
         "the integers from start to end, both included";
-    Reverse "reverse" ("list or text") -> Kind::Any, Pure, "the elements or characters in reverse order";
-    Size "size" ("list or text") -> Kind::Integer, Pure, "the number of elements or characters";
-    Length "length" ("path") -> Kind::Integer, Pure, "the number of its relationships";
-    Nodes "nodes" ("path") -> list(Kind::Node), Pure, "its nodes";
-    Relationships "relationships" ("path") -> list(Kind::Relationship), Pure, "its relationships";
-    IsEmpty "isEmpty" ("list, map or text") -> Kind::Boolean, Pure, "whether it is empty";
+    Reverse "reverse" ("list or text") -> StaticType::Any, Pure, "the elements or characters in reverse order";
+    Size "size" ("list or text") -> StaticType::Integer, Pure, "the number of elements or characters";
+    Length "length" ("path") -> StaticType::Integer, Pure, "the number of its relationships";
+    Nodes "nodes" ("path") -> list(StaticType::Node), Pure, "its nodes";
+    Relationships "relationships" ("path") -> list(StaticType::Relationship), Pure, "its relationships";
+    IsEmpty "isEmpty" ("list, map or text") -> StaticType::Boolean, Pure, "whether it is empty";
     // numbers
-    Abs "abs" ("number") -> Kind::Number, Pure, "its absolute value";
-    Ceil "ceil" ("number") -> Kind::Float, Pure, "the smallest integer that is not less than it";
-    Floor "floor" ("number") -> Kind::Float, Pure, "the greatest integer that is not greater than it";
-    Round "round" ("number", "[precision]", "[mode]") -> Kind::Float, Pure,
+    Abs "abs" ("number") -> StaticType::Number, Pure, "its absolute value";
+    Ceil "ceil" ("number") -> StaticType::Float, Pure, "the smallest integer that is not less than it";
+    Floor "floor" ("number") -> StaticType::Float, Pure, "the greatest integer that is not greater than it";
+    Round "round" ("number", "[precision]", "[mode]") -> StaticType::Float, Pure,
         "rounded to this number of decimal places";
-    Sign "sign" ("number") -> Kind::Integer, Pure, "-1, 0 or 1";
-    Rand "rand" () -> Kind::Float, Volatile, "a random float from 0 to below 1";
-    IsNaN "isNaN" ("number") -> Kind::Boolean, Pure, "whether it is NaN (not a number)";
-    E "e" () -> Kind::Float, Pure, "the base of natural logarithms";
-    Pi "pi" () -> Kind::Float, Pure, "the ratio of a circle's circumference to its diameter";
-    Exp "exp" ("number") -> Kind::Float, Pure, "e raised to this power";
-    Log "log" ("number") -> Kind::Float, Pure, "its natural logarithm";
-    Log10 "log10" ("number") -> Kind::Float, Pure, "its logarithm to base 10";
-    Sqrt "sqrt" ("number") -> Kind::Float, Pure, "its square root";
-    Sin "sin" ("radians") -> Kind::Float, Pure, "sine";
-    Cos "cos" ("radians") -> Kind::Float, Pure, "cosine";
-    Tan "tan" ("radians") -> Kind::Float, Pure, "tangent";
-    Cot "cot" ("radians") -> Kind::Float, Pure, "cotangent";
-    Asin "asin" ("number") -> Kind::Float, Pure, "the angle with this sine";
-    Acos "acos" ("number") -> Kind::Float, Pure, "the angle with this cosine";
-    Atan "atan" ("number") -> Kind::Float, Pure, "the angle with this tangent";
-    Atan2 "atan2" ("y", "x") -> Kind::Float, Pure, "the angle of a point";
-    Degrees "degrees" ("radians") -> Kind::Float, Pure, "an angle in degrees";
-    Radians "radians" ("degrees") -> Kind::Float, Pure, "an angle in radians";
-    Haversin "haversin" ("radians") -> Kind::Float, Pure, "half of the versine";
+    Sign "sign" ("number") -> StaticType::Integer, Pure, "-1, 0 or 1";
+    Rand "rand" () -> StaticType::Float, Volatile, "a random float from 0 to below 1";
+    IsNaN "isNaN" ("number") -> StaticType::Boolean, Pure, "whether it is NaN (not a number)";
+    E "e" () -> StaticType::Float, Pure, "the base of natural logarithms";
+    Pi "pi" () -> StaticType::Float, Pure, "the ratio of a circle's circumference to its diameter";
+    Exp "exp" ("number") -> StaticType::Float, Pure, "e raised to this power";
+    Log "log" ("number") -> StaticType::Float, Pure, "its natural logarithm";
+    Log10 "log10" ("number") -> StaticType::Float, Pure, "its logarithm to base 10";
+    Sqrt "sqrt" ("number") -> StaticType::Float, Pure, "its square root";
+    Sin "sin" ("radians") -> StaticType::Float, Pure, "sine";
+    Cos "cos" ("radians") -> StaticType::Float, Pure, "cosine";
+    Tan "tan" ("radians") -> StaticType::Float, Pure, "tangent";
+    Cot "cot" ("radians") -> StaticType::Float, Pure, "cotangent";
+    Asin "asin" ("number") -> StaticType::Float, Pure, "the angle with this sine";
+    Acos "acos" ("number") -> StaticType::Float, Pure, "the angle with this cosine";
+    Atan "atan" ("number") -> StaticType::Float, Pure, "the angle with this tangent";
+    Atan2 "atan2" ("y", "x") -> StaticType::Float, Pure, "the angle of a point";
+    Degrees "degrees" ("radians") -> StaticType::Float, Pure, "an angle in degrees";
+    Radians "radians" ("degrees") -> StaticType::Float, Pure, "an angle in radians";
+    Haversin "haversin" ("radians") -> StaticType::Float, Pure, "half of the versine";
     // strings
-    ToLower "toLower" ("text") -> Kind::String, Pure, "in lower case";
-    ToUpper "toUpper" ("text") -> Kind::String, Pure, "in upper case";
-    Lower "lower" ("text") -> Kind::String, Pure, "in lower case";
-    Upper "upper" ("text") -> Kind::String, Pure, "in upper case";
-    Trim "trim" ("text") -> Kind::String, Pure, "without whitespace at both ends";
-    LTrim "lTrim" ("text") -> Kind::String, Pure, "without whitespace at its start";
-    RTrim "rTrim" ("text") -> Kind::String, Pure, "without whitespace at its end";
-    BTrim "bTrim" ("text", "[characters]") -> Kind::String, Pure, "without these characters at both ends";
-    Left "left" ("text", "length") -> Kind::String, Pure, "its first characters";
-    Right "right" ("text", "length") -> Kind::String, Pure, "its last characters";
-    Substring "substring" ("text", "start", "[length]") -> Kind::String, Pure, "a part of it, counted from 0";
-    Replace "replace" ("text", "search", "replacement") -> Kind::String, Pure, "with every occurrence replaced";
-    Split "split" ("text", "delimiter") -> list(Kind::String), Pure, "its parts between the delimiters";
-    CharLength "char_length" ("text") -> Kind::Integer, Pure, "the number of characters";
+    ToLower "toLower" ("text") -> StaticType::String, Pure, "in lower case";
+    ToUpper "toUpper" ("text") -> StaticType::String, Pure, "in upper case";
+    Lower "lower" ("text") -> StaticType::String, Pure, "in lower case";
+    Upper "upper" ("text") -> StaticType::String, Pure, "in upper case";
+    Trim "trim" ("text") -> StaticType::String, Pure, "without whitespace at both ends";
+    LTrim "lTrim" ("text") -> StaticType::String, Pure, "without whitespace at its start";
+    RTrim "rTrim" ("text") -> StaticType::String, Pure, "without whitespace at its end";
+    BTrim "bTrim" ("text", "[characters]") -> StaticType::String, Pure, "without these characters at both ends";
+    Left "left" ("text", "length") -> StaticType::String, Pure, "its first characters";
+    Right "right" ("text", "length") -> StaticType::String, Pure, "its last characters";
+    Substring "substring" ("text", "start", "[length]") -> StaticType::String, Pure, "a part of it, counted from 0";
+    Replace "replace" ("text", "search", "replacement") -> StaticType::String, Pure, "with every occurrence replaced";
+    Split "split" ("text", "delimiter") -> list(StaticType::String), Pure, "its parts between the delimiters";
+    CharLength "char_length" ("text") -> StaticType::Integer, Pure, "the number of characters";
+    Normalize "normalize" ("text", "[form]") -> StaticType::String, Pure,
+        "in a normal form of Unicode: NFC, NFD, NFKC or NFKD";
+    IsNormalized "isNormalized" ("text", "[form]") -> StaticType::Boolean, Pure,
+        "whether it is in a normal form of Unicode, as `IS NORMALIZED` tests";
     // points
-    Point "point" ("map") -> Kind::Point, Pure, "a point from its coordinates";
-    PointDistance "point.distance" ("a", "b") -> Kind::Float, Pure, "the distance between two points";
-    Distance "distance" ("a", "b") -> Kind::Float, Pure, "the distance between two points";
+    Point "point" ("map") -> StaticType::Point, Pure, "a point from its coordinates";
+    PointDistance "point.distance" ("a", "b") -> StaticType::Float, Pure, "the distance between two points";
+    Distance "distance" ("a", "b") -> StaticType::Float, Pure, "the distance between two points";
     // dates and times
-    Date "date" ("[value]") -> Kind::Temporal, Volatile,
+    Date "date" ("[value]") -> StaticType::Temporal, Volatile,
         "a date: now, from text, from a map or from another temporal value";
-    Time "time" ("[value]") -> Kind::Temporal, Volatile, "a time with an offset";
-    LocalTime "localtime" ("[value]") -> Kind::Temporal, Volatile, "a time without an offset";
-    DateTime "datetime" ("[value]") -> Kind::Temporal, Volatile, "a date and time with a zone";
-    LocalDateTime "localdatetime" ("[value]") -> Kind::Temporal, Volatile, "a date and time without a zone";
-    Duration "duration" ("value") -> Kind::Temporal, Pure, "a duration from text or a map";
-    DateTruncate "date.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+    Time "time" ("[value]") -> StaticType::Temporal, Volatile, "a time with an offset";
+    LocalTime "localtime" ("[value]") -> StaticType::Temporal, Volatile, "a time without an offset";
+    DateTime "datetime" ("[value]") -> StaticType::Temporal, Volatile, "a date and time with a zone";
+    LocalDateTime "localdatetime" ("[value]") -> StaticType::Temporal, Volatile, "a date and time without a zone";
+    Duration "duration" ("value") -> StaticType::Temporal, Pure, "a duration from text or a map";
+    DateTruncate "date.truncate" ("unit", "[value]", "[fields]") -> StaticType::Temporal, Volatile,
         "truncated to a unit, then with these fields set";
-    TimeTruncate "time.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+    TimeTruncate "time.truncate" ("unit", "[value]", "[fields]") -> StaticType::Temporal, Volatile,
         "truncated to a unit, then with these fields set";
-    LocalTimeTruncate "localtime.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+    LocalTimeTruncate "localtime.truncate" ("unit", "[value]", "[fields]") -> StaticType::Temporal, Volatile,
         "truncated to a unit, then with these fields set";
-    DateTimeTruncate "datetime.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+    DateTimeTruncate "datetime.truncate" ("unit", "[value]", "[fields]") -> StaticType::Temporal, Volatile,
         "truncated to a unit, then with these fields set";
-    LocalDateTimeTruncate "localdatetime.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+    LocalDateTimeTruncate "localdatetime.truncate" ("unit", "[value]", "[fields]") -> StaticType::Temporal, Volatile,
         "truncated to a unit, then with these fields set";
-    DateTransaction "date.transaction" ("[zone]") -> Kind::Temporal, Volatile, "when the transaction began";
-    DateStatement "date.statement" ("[zone]") -> Kind::Temporal, Volatile, "when the statement began";
-    DateRealtime "date.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
-    TimeTransaction "time.transaction" ("[zone]") -> Kind::Temporal, Volatile, "when the transaction began";
-    TimeStatement "time.statement" ("[zone]") -> Kind::Temporal, Volatile, "when the statement began";
-    TimeRealtime "time.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
-    LocalTimeTransaction "localtime.transaction" ("[zone]") -> Kind::Temporal, Volatile, "when the transaction began";
-    LocalTimeStatement "localtime.statement" ("[zone]") -> Kind::Temporal, Volatile, "when the statement began";
-    LocalTimeRealtime "localtime.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
-    DateTimeTransaction "datetime.transaction" ("[zone]") -> Kind::Temporal, Volatile, "when the transaction began";
-    DateTimeStatement "datetime.statement" ("[zone]") -> Kind::Temporal, Volatile, "when the statement began";
-    DateTimeRealtime "datetime.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
-    LocalDateTimeTransaction "localdatetime.transaction" ("[zone]") -> Kind::Temporal, Volatile,
+    DateTransaction "date.transaction" ("[zone]") -> StaticType::Temporal, Volatile, "when the transaction began";
+    DateStatement "date.statement" ("[zone]") -> StaticType::Temporal, Volatile, "when the statement began";
+    DateRealtime "date.realtime" ("[zone]") -> StaticType::Temporal, Volatile, "at this moment";
+    TimeTransaction "time.transaction" ("[zone]") -> StaticType::Temporal, Volatile, "when the transaction began";
+    TimeStatement "time.statement" ("[zone]") -> StaticType::Temporal, Volatile, "when the statement began";
+    TimeRealtime "time.realtime" ("[zone]") -> StaticType::Temporal, Volatile, "at this moment";
+    LocalTimeTransaction "localtime.transaction" ("[zone]") -> StaticType::Temporal, Volatile, "when the transaction began";
+    LocalTimeStatement "localtime.statement" ("[zone]") -> StaticType::Temporal, Volatile, "when the statement began";
+    LocalTimeRealtime "localtime.realtime" ("[zone]") -> StaticType::Temporal, Volatile, "at this moment";
+    DateTimeTransaction "datetime.transaction" ("[zone]") -> StaticType::Temporal, Volatile, "when the transaction began";
+    DateTimeStatement "datetime.statement" ("[zone]") -> StaticType::Temporal, Volatile, "when the statement began";
+    DateTimeRealtime "datetime.realtime" ("[zone]") -> StaticType::Temporal, Volatile, "at this moment";
+    LocalDateTimeTransaction "localdatetime.transaction" ("[zone]") -> StaticType::Temporal, Volatile,
         "when the transaction began";
-    LocalDateTimeStatement "localdatetime.statement" ("[zone]") -> Kind::Temporal, Volatile,
+    LocalDateTimeStatement "localdatetime.statement" ("[zone]") -> StaticType::Temporal, Volatile,
         "when the statement began";
-    LocalDateTimeRealtime "localdatetime.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
-    DateTimeFromEpoch "datetime.fromepoch" ("seconds", "nanoseconds") -> Kind::Temporal, Pure,
+    LocalDateTimeRealtime "localdatetime.realtime" ("[zone]") -> StaticType::Temporal, Volatile, "at this moment";
+    DateTimeFromEpoch "datetime.fromepoch" ("seconds", "nanoseconds") -> StaticType::Temporal, Pure,
         "an instant counted from 1970-01-01";
-    DateTimeFromEpochMillis "datetime.fromepochmillis" ("milliseconds") -> Kind::Temporal, Pure,
+    DateTimeFromEpochMillis "datetime.fromepochmillis" ("milliseconds") -> StaticType::Temporal, Pure,
         "an instant counted from 1970-01-01";
-    DurationBetween "duration.between" ("a", "b") -> Kind::Temporal, Pure,
+    DurationBetween "duration.between" ("a", "b") -> StaticType::Temporal, Pure,
         "from one to the other, in months, days and seconds";
-    DurationInMonths "duration.inMonths" ("a", "b") -> Kind::Temporal, Pure, "from one to the other, in whole months";
-    DurationInDays "duration.inDays" ("a", "b") -> Kind::Temporal, Pure, "from one to the other, in whole days";
-    DurationInSeconds "duration.inSeconds" ("a", "b") -> Kind::Temporal, Pure, "from one to the other, in seconds";
+    DurationInMonths "duration.inMonths" ("a", "b") -> StaticType::Temporal, Pure, "from one to the other, in whole months";
+    DurationInDays "duration.inDays" ("a", "b") -> StaticType::Temporal, Pure, "from one to the other, in whole days";
+    DurationInSeconds "duration.inSeconds" ("a", "b") -> StaticType::Temporal, Pure, "from one to the other, in seconds";
     // key-values: reads see the transaction's own writes
-    KvGet "kv.get" ("bucket", "key") -> Kind::Any, Reads, "the value under a key of a bucket; null if there is none";
-    KvExists "kv.exists" ("bucket", "key") -> Kind::Boolean, Reads, "whether a bucket has a key";
-    KvKey "kv.key" ("parts") -> Kind::Bytes, Pure, "bytes that sort as the parts do: a key of a bucket";
-    KvKeyParts "kv.keyParts" ("key") -> list(Kind::Any), Pure, "the parts of such a key, as a list";
+    KvGet "kv.get" ("bucket", "key") -> StaticType::Any, Reads, "the value under a key of a bucket; null if there is none";
+    KvExists "kv.exists" ("bucket", "key") -> StaticType::Boolean, Reads, "whether a bucket has a key";
+    KvKey "kv.key" ("parts") -> StaticType::Bytes, Pure, "bytes that sort as the parts do: a key of a bucket";
+    KvKeyParts "kv.keyParts" ("key") -> list(StaticType::Any), Pure, "the parts of such a key, as a list";
     // files: null if the path does not exist
-    FileExists "file.exists" ("path") -> Kind::Boolean, Reads, "whether a file or folder exists at a path";
-    FileSize "file.size" ("path") -> Kind::Integer, Reads, "the size of a file in bytes; null if it does not exist";
-    FileText "file.text" ("path") -> Kind::String, Reads, "the content of a file as text; null if it does not exist";
-    FileBytes "file.bytes" ("path", "[offset]", "[length]") -> Kind::Bytes, Reads,
+    FileExists "file.exists" ("path") -> StaticType::Boolean, Reads, "whether a file or folder exists at a path";
+    FileSize "file.size" ("path") -> StaticType::Integer, Reads, "the size of a file in bytes; null if it does not exist";
+    FileText "file.text" ("path") -> StaticType::String, Reads, "the content of a file as text; null if it does not exist";
+    FileBytes "file.bytes" ("path", "[offset]", "[length]") -> StaticType::Bytes, Reads,
         "bytes of a file; null if it does not exist";
     // convergent fields, without loading them: null if there is no such field at the path
-    ConvergentKind "convergent.kind" ("entity", "path") -> Kind::String, Reads,
+    ConvergentKind "convergent.kind" ("entity", "path") -> StaticType::String, Reads,
         "the kind of the convergent field at a path; null if there is none";
-    ConvergentValue "convergent.value" ("entity", "path") -> Kind::Any, Reads,
+    ConvergentValue "convergent.value" ("entity", "path") -> StaticType::Any, Reads,
         "the value of the convergent field at a path; null if there is none";
-    ConvergentContains "convergent.contains" ("entity", "path", "value") -> Kind::Boolean, Reads,
+    ConvergentContains "convergent.contains" ("entity", "path", "value") -> StaticType::Boolean, Reads,
         "whether the convergent set at a path has an element, without loading the set";
-    ConvergentSize "convergent.size" ("entity", "path") -> Kind::Integer, Reads,
+    ConvergentSize "convergent.size" ("entity", "path") -> StaticType::Integer, Reads,
         "the number of elements of the convergent set, or fields of the map, at a path";
-    ConvergentPage "convergent.page" ("entity", "path", "after", "limit") -> list(Kind::Any), Reads,
+    ConvergentPage "convergent.page" ("entity", "path", "after", "limit") -> list(StaticType::Any), Reads,
         "elements of the convergent set at a path after `after` (null: from the first), in order";
 
     // Functions that only the planner uses, with the number of arguments.
     {
     // `elementId(n) = id` is `id(n) = nodeIdOf(id)`, and `elementId(n) IN ids` is `id(n) IN nodeIdsOf(ids)`: see
     // `bind::element_id`
-    NodeIdOf "nodeIdOf" ("id") -> Kind::Any;
-    NodeIdsOf "nodeIdsOf" ("ids") -> list(Kind::Any);
-    RelationshipIdOf "relationshipIdOf" ("id") -> Kind::Any;
-    RelationshipIdsOf "relationshipIdsOf" ("ids") -> list(Kind::Any);
-    ElementIdLike "elementIdLike" ("entity", "id") -> Kind::Any;
-    ElementIdsLike "elementIdsLike" ("entity", "ids") -> list(Kind::Any);
+    NodeIdOf "nodeIdOf" ("id") -> StaticType::Any;
+    NodeIdsOf "nodeIdsOf" ("ids") -> list(StaticType::Any);
+    RelationshipIdOf "relationshipIdOf" ("id") -> StaticType::Any;
+    RelationshipIdsOf "relationshipIdsOf" ("ids") -> list(StaticType::Any);
+    ElementIdLike "elementIdLike" ("entity", "id") -> StaticType::Any;
+    ElementIdsLike "elementIdsLike" ("entity", "ids") -> list(StaticType::Any);
+    // `n:$(names)` is `hasAllNames(labels(n), names)`, `r:$any(names)` is `hasAnyName(type(r), names)`
+    HasAllNames "hasAllNames" ("carried", "names") -> StaticType::Boolean;
+    HasAnyName "hasAnyName" ("carried", "names") -> StaticType::Boolean;
+    // the path modes `ACYCLIC` and `SIMPLE`
+    IsAcyclic "isAcyclic" ("path") -> StaticType::Boolean;
+    IsSimple "isSimple" ("path") -> StaticType::Boolean;
     }
 }
 
@@ -360,7 +370,7 @@ macro_rules! aggregations {
             }
 
             /// Its result kind, if that does not depend on the arguments.
-            pub fn kind(self) -> Kind {
+            pub fn kind(self) -> StaticType {
                 match self { $(Self::$variant => $kind,)* }
             }
 
@@ -373,17 +383,17 @@ macro_rules! aggregations {
 }
 
 aggregations! {
-    CountRows "count(*)" () -> Kind::Integer, "the number of rows";
-    Count "count" ("value") -> Kind::Integer, "the number of values that are not null";
-    Sum "sum" ("number or duration") -> Kind::Any, "the sum; 0 if there are no values";
-    Avg "avg" ("number or duration") -> Kind::Any, "the mean; null if there are no values";
-    Min "min" ("value") -> Kind::Any, "the smallest value";
-    Max "max" ("value") -> Kind::Any, "the greatest value";
-    Collect "collect" ("value") -> list(Kind::Any), "the values that are not null, as a list";
-    StDev "stDev" ("number") -> Kind::Float, "the standard deviation of a sample";
-    StDevP "stDevP" ("number") -> Kind::Float, "the standard deviation of a population";
-    PercentileCont "percentileCont" ("number", "share") -> Kind::Float, "a percentile, interpolated";
-    PercentileDisc "percentileDisc" ("number", "share") -> Kind::Any, "a percentile, the nearest value that occurs";
+    CountRows "count(*)" () -> StaticType::Integer, "the number of rows";
+    Count "count" ("value") -> StaticType::Integer, "the number of values that are not null";
+    Sum "sum" ("number or duration") -> StaticType::Any, "the sum; 0 if there are no values";
+    Avg "avg" ("number or duration") -> StaticType::Any, "the mean; null if there are no values";
+    Min "min" ("value") -> StaticType::Any, "the smallest value";
+    Max "max" ("value") -> StaticType::Any, "the greatest value";
+    Collect "collect" ("value") -> list(StaticType::Any), "the values that are not null, as a list";
+    StDev "stDev" ("number") -> StaticType::Float, "the standard deviation of a sample";
+    StDevP "stDevP" ("number") -> StaticType::Float, "the standard deviation of a population";
+    PercentileCont "percentileCont" ("number", "share") -> StaticType::Float, "a percentile, interpolated";
+    PercentileDisc "percentileDisc" ("number", "share") -> StaticType::Any, "a percentile, the nearest value that occurs";
 }
 
 impl Aggregation {

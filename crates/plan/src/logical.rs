@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::catalog::ProcedureSignature;
-use crate::expr::{AggregateCall, Expr, LabelRef, LocalId, SlotId, TypeRef};
-use crate::physical::{CreatePattern, Direction, EntityChange, SortKey};
+use crate::expr::{AggregateCall, BoundExpr, LabelRef, LocalId, SlotId, TypeRef};
+use crate::physical::{CreatePattern, Direction, EntityChange, OnBatchError, SortKey};
 use crate::schema::Listing;
 use crate::walk::{Selector, Walk};
 
@@ -30,44 +30,48 @@ pub(crate) enum LogicalStep {
         graph: QueryGraph,
         optional: bool,
     },
-    Filter(Vec<Expr>),
-    Project(Vec<(SlotId, Expr)>),
+    Filter(Vec<BoundExpr>),
+    Project(Vec<(SlotId, BoundExpr)>),
     Aggregate {
-        keys: Vec<(SlotId, Expr)>,
+        keys: Vec<(SlotId, BoundExpr)>,
         aggregates: Vec<(SlotId, AggregateCall)>,
     },
     Distinct(Vec<SlotId>),
     Sort(Vec<SortKey>),
-    Skip(Expr),
-    Limit(Expr),
+    Skip(BoundExpr),
+    Limit(BoundExpr),
     Unwind {
-        list: Expr,
+        list: BoundExpr,
         element: SlotId,
     },
     LoadCsv {
-        url: Expr,
+        url: BoundExpr,
         headers: bool,
-        field_terminator: Option<Expr>,
+        field_terminator: Option<BoundExpr>,
         row: SlotId,
     },
     Call {
         procedure: Arc<ProcedureSignature>,
-        arguments: Vec<Expr>,
+        arguments: Vec<BoundExpr>,
         yields: Vec<(usize, SlotId)>,
     },
     /// `CALL { … }`; without outputs it runs for its side effects, once per row, and the row passes.
     Apply {
         query: LogicalQuery,
+        /// Whether a row for which the query gives none is kept, with nulls.
+        optional: bool,
     },
+    /// `CALL { … } IN TRANSACTIONS`
+    Batches(Box<BatchStep>),
     Create(CreatePattern),
     Merge(Box<MergeStep>),
     Set(Vec<EntityChange>),
     Delete {
-        targets: Vec<Expr>,
+        targets: Vec<BoundExpr>,
         detach: bool,
     },
     ForEach {
-        list: Expr,
+        list: BoundExpr,
         element: SlotId,
         body: Vec<LogicalStep>,
     },
@@ -75,6 +79,17 @@ pub(crate) enum LogicalStep {
         show: Listing,
         slots: Vec<SlotId>,
     },
+}
+
+/// A query that runs in separate transactions.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchStep {
+    pub query: LogicalQuery,
+    pub optional: bool,
+    pub batch_rows: Option<BoundExpr>,
+    pub concurrency: Option<BoundExpr>,
+    pub on_error: OnBatchError,
+    pub status: Option<SlotId>,
 }
 
 /// A `MERGE`.
@@ -94,9 +109,9 @@ pub(crate) struct QueryGraph {
     /// Relationships of any length.
     pub relationships: Vec<PatternRelationship>,
     /// All must be true.
-    pub predicates: Vec<Expr>,
+    pub predicates: Vec<BoundExpr>,
     /// Named paths: built once their parts are bound.
-    pub paths: Vec<(SlotId, Expr)>,
+    pub paths: Vec<(SlotId, BoundExpr)>,
 }
 
 /// One relationship pattern between two nodes.
@@ -115,7 +130,7 @@ pub(crate) struct PatternRelationship {
     /// Which `MATCH` it belongs to.
     pub clause: u32,
     /// Must hold for each relationship of a walk.
-    pub step_predicate: Option<(LocalId, Expr)>,
+    pub step_predicate: Option<(LocalId, BoundExpr)>,
 }
 
 /// The length of a relationship pattern.
@@ -131,7 +146,7 @@ pub(crate) enum Length {
         max: Option<u64>,
         all: bool,
         path: Option<SlotId>,
-        predicate: Option<Expr>,
+        predicate: Option<BoundExpr>,
         /// Conditions of the clause are part of the search, as for `shortestPath(…)`.
         takes_conditions: bool,
     },
@@ -148,7 +163,7 @@ pub(crate) struct Selected {
     pub selector: Selector,
     pub path: Option<SlotId>,
     /// Must hold for the walk as a whole.
-    pub predicate: Option<Expr>,
+    pub predicate: Option<BoundExpr>,
 }
 
 impl PatternRelationship {
@@ -168,7 +183,7 @@ impl PatternRelationship {
     }
 
     /// Calls `visit` for the conditions of its search.
-    pub fn for_each_expr<'s>(&'s self, visit: &mut dyn FnMut(&'s Expr)) {
+    pub fn for_each_expr<'s>(&'s self, visit: &mut dyn FnMut(&'s BoundExpr)) {
         if let Some((_, condition)) = &self.step_predicate {
             visit(condition);
         }
@@ -214,18 +229,25 @@ impl QueryGraph {
 }
 
 /// The labels that `predicates` require of the node in `slot`, one predicate per label.
-pub(crate) fn labels_of(predicates: &[Expr], slot: SlotId) -> impl Iterator<Item = LabelRef> + '_ {
+pub(crate) fn labels_of(
+    predicates: &[BoundExpr],
+    slot: SlotId,
+) -> impl Iterator<Item = LabelRef> + '_ {
     predicates.iter().flat_map(move |predicate| match predicate {
-        Expr::HasLabels { entity, labels } if matches!(**entity, Expr::Slot(at) if at == slot) => labels.as_slice(),
+        BoundExpr::HasLabels { entity, labels }
+            if matches!(**entity, BoundExpr::Slot(at) if at == slot) =>
+        {
+            labels.as_slice()
+        }
         _ => &[],
     })
     .copied()
 }
 
 /// Splits a conjunction into its terms; nested conjunctions too.
-pub(crate) fn conjuncts(predicate: Expr, into: &mut Vec<Expr>) {
+pub(crate) fn conjuncts(predicate: BoundExpr, into: &mut Vec<BoundExpr>) {
     match predicate {
-        Expr::And(terms) => terms.into_iter().for_each(|term| conjuncts(term, into)),
+        BoundExpr::And(terms) => terms.into_iter().for_each(|term| conjuncts(term, into)),
         term => into.push(term),
     }
 }

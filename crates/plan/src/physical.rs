@@ -32,7 +32,7 @@
 
 use std::sync::Arc;
 
-pub use isomer_cypher::ast::Mode;
+pub use isomer_cypher::ast::{OnBatchError, StatementMode};
 pub use isomer_value::Direction;
 
 pub use crate::expr::OpId;
@@ -40,7 +40,7 @@ use isomer_value::{IndexId, Value};
 
 use crate::catalog::ProcedureSignature;
 use crate::expr::{
-    AggregateCall, Expr, Kind, LabelRef, LocalId, ParamId, PropRef, SlotId, TypeRef,
+    AggregateCall, BoundExpr, LabelRef, LocalId, ParamId, PropRef, SlotId, StaticType, TypeRef,
 };
 use crate::function::Convergence;
 use crate::schema::SchemaCommand;
@@ -69,7 +69,7 @@ pub struct Plan {
     /// Its effect on the database.
     pub class: StatementClass,
     /// Run, explain or profile.
-    pub mode: Mode,
+    pub mode: StatementMode,
     /// Notices to the user that are not errors.
     pub notices: Vec<Notice>,
     /// Parameters compared with a property whose values are very unevenly distributed, each with the values that far
@@ -117,7 +117,7 @@ pub enum PlanBody {
     /// A change of the schema; returns no rows.
     Schema(SchemaCommand),
     /// `KILL QUERY id`: cancels a running query. The expression reads no slots.
-    KillQuery(Expr),
+    KillQuery(BoundExpr),
 }
 
 /// `MATCH (n:Label {_key: key}) RETURN …`: at most one row.
@@ -126,11 +126,11 @@ pub struct PointRead {
     /// The label.
     pub label: LabelRef,
     /// The key; reads no slots. Null, or a value that cannot be a key, gives no row.
-    pub key: Expr,
+    pub key: BoundExpr,
     /// The slot of the node that the columns read.
     pub node: SlotId,
     /// One expression for each column of the result; no sub-plans.
-    pub columns: Vec<Expr>,
+    pub columns: Vec<BoundExpr>,
 }
 
 /// Class of a statement, for access modes and authorisation.
@@ -209,7 +209,7 @@ pub struct SlotInfo {
     /// The variable that it stores, or an invented name in brackets.
     pub name: Arc<str>,
     /// What it holds. `Node` and `Relationship` slots may be columns of ids, with nulls.
-    pub kind: Kind,
+    pub kind: StaticType,
 }
 
 /// One operator.
@@ -227,10 +227,10 @@ pub struct Operator {
 #[derive(Clone, Debug)]
 pub enum SeekKeys {
     /// One key. Null finds nothing.
-    One(Expr),
+    One(BoundExpr),
     /// A list of keys: each distinct one once, nulls find nothing; a null list finds nothing, another value is a type
     /// error.
-    Each(Expr),
+    Each(BoundExpr),
 }
 
 /// A bound of a range in an index.
@@ -239,9 +239,9 @@ pub enum SeekBound {
     /// No bound.
     Unbounded,
     /// Inclusive.
-    Included(Expr),
+    Included(BoundExpr),
     /// Exclusive.
-    Excluded(Expr),
+    Excluded(BoundExpr),
 }
 
 /// The range of an index seek.
@@ -257,7 +257,7 @@ pub enum IndexRange {
     /// The component after the prefix lies between the bounds.
     Between(SeekBound, SeekBound),
     /// The component after the prefix is a string that starts with this one.
-    StartsWith(Expr),
+    StartsWith(BoundExpr),
 }
 
 /// Operators. `input` is the operator whose rows are read.
@@ -294,6 +294,8 @@ pub enum Op {
     /// All relationships of one of the types (none given: of any). With `Both` each is found twice, once per direction
     /// (self loops once).
     RelationshipScan(RelationshipScan),
+    /// Relationships of one type through an index, each once per direction, in the order of the index.
+    RelationshipIndexSeek(RelationshipIndexSeek),
     /// Relationships by internal id.
     RelationshipById {
         input: OpId,
@@ -328,6 +330,8 @@ pub enum Op {
     // --- combining
     /// Runs `right` for each row of `input`; its rows are the result. `right` reads the row through its `Argument`.
     Apply { input: OpId, right: OpId },
+    /// Like `Apply`, in separate transactions: each of them for a batch of rows.
+    BatchApply(BatchApply),
     /// Like `Apply`, but a row without a match passes once, with `nulls` set to null. If `row_wise`, `right` consists
     /// only of operators that treat each row independently and in order, so that it may run for a whole chunk at once.
     OptionalApply {
@@ -357,8 +361,8 @@ pub enum Op {
     HashJoin {
         input: OpId,
         right: OpId,
-        input_keys: Vec<Expr>,
-        right_keys: Vec<Expr>,
+        input_keys: Vec<BoundExpr>,
+        right_keys: Vec<BoundExpr>,
     },
     /// The rows of all inputs, one after the other; each branch writes the same slots.
     Union { inputs: Vec<OpId> },
@@ -368,11 +372,14 @@ pub enum Op {
     /// `counts`. One row per row of `input`.
     Count(Count),
     /// Keeps the rows for which all predicates are true, tested in order.
-    Filter { input: OpId, predicates: Vec<Expr> },
+    Filter {
+        input: OpId,
+        predicates: Vec<BoundExpr>,
+    },
     /// Adds columns. Expressions read the input, not each other.
     Project {
         input: OpId,
-        columns: Vec<(SlotId, Expr)>,
+        columns: Vec<(SlotId, BoundExpr)>,
     },
     /// Groups and aggregates, by hashing. Any order.
     Aggregate(Aggregate),
@@ -399,16 +406,16 @@ pub enum Op {
     Top {
         input: OpId,
         keys: Vec<SortKey>,
-        limit: Expr,
+        limit: BoundExpr,
     },
     /// Drops the first rows. `count` reads no slots; a negative or non-integer value is an error.
-    Skip { input: OpId, count: Expr },
+    Skip { input: OpId, count: BoundExpr },
     /// Keeps the first rows. `count` reads no slots; a negative or non-integer value is an error.
-    Limit { input: OpId, count: Expr },
+    Limit { input: OpId, count: BoundExpr },
     /// One row per element of a list; null gives none, another value gives itself.
     Unwind {
         input: OpId,
-        list: Expr,
+        list: BoundExpr,
         element: SlotId,
     },
     /// Calls a procedure for each row.
@@ -416,9 +423,9 @@ pub enum Op {
     /// Reads a CSV file, one row each.
     LoadCsv {
         input: OpId,
-        url: Expr,
+        url: BoundExpr,
         headers: bool,
-        field_terminator: Option<Expr>,
+        field_terminator: Option<BoundExpr>,
         row: SlotId,
     },
     /// Reads all rows before it passes the first.
@@ -439,13 +446,13 @@ pub enum Op {
     /// deleted together: without `detach`, a node that has a relationship at the end of the statement is an error.
     Delete {
         input: OpId,
-        targets: Vec<Expr>,
+        targets: Vec<BoundExpr>,
         detach: bool,
     },
     /// For each element of a list runs `body`, whose `Argument` has the row and the element; then passes the row.
     ForEach {
         input: OpId,
-        list: Expr,
+        list: BoundExpr,
         element: SlotId,
         body: OpId,
     },
@@ -474,7 +481,7 @@ pub struct NodeIndexSeek {
     /// Which index.
     pub index: IndexId,
     /// Values of its first components; null finds nothing.
-    pub prefix: Vec<Expr>,
+    pub prefix: Vec<BoundExpr>,
     /// The range of the component after them.
     pub range: IndexRange,
     /// Whether to scan backwards.
@@ -496,6 +503,21 @@ pub struct RelationshipScan {
     pub direction: Direction,
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
+}
+
+/// Relationships through an index.
+#[derive(Clone, Debug)]
+pub struct RelationshipIndexSeek {
+    /// Which relationships it finds, and what it binds: of exactly one type, which the index covers.
+    pub scan: RelationshipScan,
+    /// Which index.
+    pub index: IndexId,
+    /// Values of its first components; null finds nothing.
+    pub prefix: Vec<BoundExpr>,
+    /// The range of the component after them.
+    pub range: IndexRange,
+    /// Whether to scan backwards.
+    pub descending: bool,
 }
 
 /// From a bound node to its neighbours.
@@ -567,6 +589,38 @@ pub struct ExpandInto {
     pub distinct_from: Vec<SlotId>,
 }
 
+/// A sub-plan that runs in separate transactions: `CALL { … } IN TRANSACTIONS`.
+///
+/// The rows of `input` are those of the statement's snapshot, whatever the transactions commit. Memory: the
+/// rows of one batch, and what they return.
+#[derive(Clone, Debug)]
+pub struct BatchApply {
+    /// The input.
+    pub input: OpId,
+    /// Runs for each row of the input, which it reads through its `Argument`.
+    pub right: OpId,
+    /// Rows of one transaction; the default of the executor if absent.
+    pub batch_rows: Option<BoundExpr>,
+    /// Transactions that run at once; one if absent, the executor's choice if 0.
+    pub concurrency: Option<BoundExpr>,
+    /// What an error in a transaction does.
+    pub on_error: OnBatchError,
+    /// Receives the outcome of the row's transaction as a map.
+    pub status: Option<SlotId>,
+    /// The slots that the sub-plan returns: null for the rows of a transaction that failed. If there are none, each row
+    /// passes once.
+    pub outputs: Vec<SlotId>,
+    /// Whether a row for which the sub-plan returns none passes once, with nulls.
+    pub optional: bool,
+}
+
+impl BatchApply {
+    /// The slots that it binds.
+    pub fn slots(&self) -> impl Iterator<Item = SlotId> + '_ {
+        self.outputs.iter().copied().chain(self.status)
+    }
+}
+
 /// The number of relationships of a bound node.
 #[derive(Clone, Debug)]
 pub struct Degree {
@@ -613,7 +667,7 @@ pub struct VarExpand {
     /// No step may use one of these (relationships or lists of relationships).
     pub distinct_from: Vec<SlotId>,
     /// Must hold for each relationship of the walk, which is bound to the local. May read slots of the input.
-    pub step_predicate: Option<(LocalId, Expr)>,
+    pub step_predicate: Option<(LocalId, BoundExpr)>,
     /// Only each distinct `to` per input row is needed (the relationships are not read, and duplicates make no
     /// difference): may be answered by a search that visits each node once.
     pub distinct_ends: bool,
@@ -643,10 +697,10 @@ pub struct ShortestPath {
     /// Receives the list of relationships.
     pub relationships: Option<SlotId>,
     /// Must hold for each relationship, which is bound to the local. May read slots of the input.
-    pub step_predicate: Option<(LocalId, Expr)>,
+    pub step_predicate: Option<(LocalId, BoundExpr)>,
     /// Must hold for the walk as a whole (reads `path`, `relationships` and the input): the result is the shortest
     /// walks *that satisfy it*, so with a predicate all walks are tried in order of length.
-    pub predicate: Option<Expr>,
+    pub predicate: Option<BoundExpr>,
 }
 
 /// Walks along single steps and repeated groups of them; none uses a relationship twice.
@@ -673,7 +727,7 @@ pub struct PathSearch {
     /// No step may use one of these (relationships or lists of relationships).
     pub distinct_from: Vec<SlotId>,
     /// Must hold for the walk as a whole before any is selected: reads its bindings and the input.
-    pub predicate: Option<Expr>,
+    pub predicate: Option<BoundExpr>,
 }
 
 impl PathSearch {
@@ -713,7 +767,7 @@ pub struct Aggregate {
     /// The input.
     pub input: OpId,
     /// Grouping keys (equal as in `DISTINCT`: null equals null), each into its slot.
-    pub keys: Vec<(SlotId, Expr)>,
+    pub keys: Vec<(SlotId, BoundExpr)>,
     /// Aggregations, each into its slot.
     pub aggregates: Vec<(SlotId, AggregateCall)>,
     /// Slots with integers: the weight of a row is their product. Only with aggregations for which that is exact
@@ -755,7 +809,7 @@ pub struct GroupByKey {
 pub struct FirstGroups {
     /// How many; more are kept if they tie with the last one. Not volatile. An invalid value is reported by the
     /// operator above.
-    pub limit: Expr,
+    pub limit: BoundExpr,
     /// The largest counts, or the smallest.
     pub largest: bool,
 }
@@ -820,7 +874,7 @@ pub enum InThread {
         /// The keys of the sort. Not volatile.
         keys: Vec<SortKey>,
         /// How many rows are wanted. Not volatile.
-        limit: Expr,
+        limit: BoundExpr,
     },
 }
 
@@ -848,7 +902,7 @@ pub struct Count {
 #[derive(Clone, Debug)]
 pub struct SortKey {
     /// The value.
-    pub expr: Expr,
+    pub expr: BoundExpr,
     /// Descending (null, the greatest of all, first).
     pub descending: bool,
 }
@@ -861,7 +915,7 @@ pub struct ProcedureCall {
     /// Its signature from the catalog.
     pub procedure: Arc<ProcedureSignature>,
     /// One argument per parameter of the signature, defaults filled in.
-    pub arguments: Vec<Expr>,
+    pub arguments: Vec<BoundExpr>,
     /// (position among the signature's results, slot) of the results taken.
     pub yields: Vec<(usize, SlotId)>,
     /// The procedure has no results: each row passes once after the call.
@@ -872,9 +926,9 @@ pub struct ProcedureCall {
 #[derive(Clone, Debug)]
 pub enum Properties {
     /// Written out; nulls are left out.
-    Entries(Vec<(PropRef, Expr)>),
+    Entries(Vec<(PropRef, BoundExpr)>),
     /// A parameter that holds a map.
-    Map(Expr),
+    Map(BoundExpr),
 }
 
 /// A node to create.
@@ -884,6 +938,8 @@ pub struct CreateNode {
     pub node: SlotId,
     /// Its labels, each once.
     pub labels: Vec<LabelRef>,
+    /// Further labels: each expression gives a text or a list of texts.
+    pub dynamic_labels: Vec<BoundExpr>,
     /// Its properties; may read slots of the input and of nodes created before it.
     pub properties: Properties,
 }
@@ -894,13 +950,22 @@ pub struct CreateRelationship {
     /// Receives the relationship.
     pub relationship: SlotId,
     /// Its type.
-    pub rel_type: TypeRef,
+    pub rel_type: CreatedType,
     /// Where it starts; null is an error.
     pub source: SlotId,
     /// Where it ends; null is an error.
     pub target: SlotId,
     /// Its properties.
     pub properties: Properties,
+}
+
+/// The type of a relationship to create.
+#[derive(Clone, Debug)]
+pub enum CreatedType {
+    /// Named in the statement.
+    Fixed(TypeRef),
+    /// `$(expression)`: a text, or a list of one text.
+    Dynamic(BoundExpr),
 }
 
 /// One step of a `CREATE`.
@@ -912,13 +977,35 @@ pub enum CreateItem {
     Relationship(CreateRelationship),
 }
 
+impl CreateItem {
+    /// Calls `visit` for the expressions that it evaluates.
+    pub fn for_each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a BoundExpr)) {
+        let properties = match self {
+            Self::Node(node) => {
+                node.dynamic_labels.iter().for_each(&mut *visit);
+                &node.properties
+            }
+            Self::Relationship(one) => {
+                if let CreatedType::Dynamic(name) = &one.rel_type {
+                    visit(name);
+                }
+                &one.properties
+            }
+        };
+        match properties {
+            Properties::Entries(entries) => entries.iter().for_each(|(_, value)| visit(value)),
+            Properties::Map(value) => visit(value),
+        }
+    }
+}
+
 /// What a `CREATE` or the creating side of a `MERGE` creates, in order.
 #[derive(Clone, Debug, Default)]
 pub struct CreatePattern {
     /// Nodes and relationships; an end precedes the relationship that needs it.
     pub items: Vec<CreateItem>,
     /// Paths to build after the creation: (slot, a `BuildPath`).
-    pub paths: Vec<(SlotId, Expr)>,
+    pub paths: Vec<(SlotId, BoundExpr)>,
 }
 
 impl CreatePattern {
@@ -953,40 +1040,51 @@ pub struct MatchOrCreate {
 pub enum EntityChange {
     /// `SET e.name = value`; null removes it.
     Property {
-        entity: Expr,
+        entity: BoundExpr,
         name: PropRef,
-        value: Expr,
+        value: BoundExpr,
     },
     /// `SET e.a.b = value`: a field inside a map property; missing intermediate maps are created, null removes the
     /// field.
     NestedProperty {
-        entity: Expr,
+        entity: BoundExpr,
         path: Vec<PropRef>,
-        value: Expr,
+        value: BoundExpr,
     },
     /// `SET e[name] = value`
     DynamicProperty {
-        entity: Expr,
-        name: Expr,
-        value: Expr,
+        entity: BoundExpr,
+        name: BoundExpr,
+        value: BoundExpr,
     },
     /// `SET e.a.b = counter.add(e.a.b, …)`: an operation on a convergent field.
     Converge {
-        entity: Expr,
+        entity: BoundExpr,
         path: Vec<PropRef>,
         operation: Convergence,
-        arguments: Vec<Expr>,
+        arguments: Vec<BoundExpr>,
     },
     /// `SET e = map`: a map or another entity, whose properties are copied.
-    Replace { entity: Expr, value: Expr },
+    Replace { entity: BoundExpr, value: BoundExpr },
     /// `SET e += map`
-    Merge { entity: Expr, value: Expr },
-    /// `SET e:A:B`
-    AddLabels { entity: Expr, labels: Vec<LabelRef> },
-    /// `REMOVE e:A:B`
-    RemoveLabels { entity: Expr, labels: Vec<LabelRef> },
+    Merge { entity: BoundExpr, value: BoundExpr },
+    /// `SET e:A:B`, `SET e:$(expression)`
+    AddLabels {
+        entity: BoundExpr,
+        labels: Vec<LabelRef>,
+        dynamic: Vec<BoundExpr>,
+    },
+    /// `REMOVE e:A:B`, `REMOVE e:$(expression)`
+    RemoveLabels {
+        entity: BoundExpr,
+        labels: Vec<LabelRef>,
+        dynamic: Vec<BoundExpr>,
+    },
     /// `REMOVE e.name`
-    RemoveProperty { entity: Expr, path: Vec<PropRef> },
+    RemoveProperty {
+        entity: BoundExpr,
+        path: Vec<PropRef>,
+    },
 }
 
 impl Op {
@@ -1016,6 +1114,7 @@ impl Op {
             | Self::Show { input, .. } => vec![*input],
             Self::IndexSeek(seek) => vec![seek.input],
             Self::RelationshipScan(scan) => vec![scan.input],
+            Self::RelationshipIndexSeek(seek) => vec![seek.scan.input],
             Self::Expand(expand) => vec![expand.input],
             Self::ExpandInto(expand) => vec![expand.input],
             Self::Degree(degree) => vec![degree.input],
@@ -1038,6 +1137,7 @@ impl Op {
             | Self::CountApply { input, right, .. }
             | Self::CartesianProduct { input, right }
             | Self::HashJoin { input, right, .. } => vec![*input, *right],
+            Self::BatchApply(batches) => vec![batches.input, batches.right],
             Self::Merge(merge) => vec![merge.input, merge.matching],
             Self::ForEach { input, body, .. } => vec![*input, *body],
             Self::Union { inputs } => inputs.clone(),
@@ -1071,6 +1171,7 @@ impl Op {
             | Self::Show { input, .. } => change(input),
             Self::IndexSeek(seek) => change(&mut seek.input),
             Self::RelationshipScan(scan) => change(&mut scan.input),
+            Self::RelationshipIndexSeek(seek) => change(&mut seek.scan.input),
             Self::Expand(expand) => change(&mut expand.input),
             Self::ExpandInto(expand) => change(&mut expand.input),
             Self::Degree(degree) => change(&mut degree.input),
@@ -1116,6 +1217,10 @@ impl Op {
                 change(input);
                 change(right);
             }
+            Self::BatchApply(batches) => {
+                change(&mut batches.input);
+                change(&mut batches.right);
+            }
             Self::Merge(merge) => {
                 change(&mut merge.input);
                 change(&mut merge.matching);
@@ -1143,7 +1248,11 @@ impl Op {
     /// Whether it changes the database.
     pub fn writes(&self) -> bool {
         match self {
-            Self::Create { .. } | Self::Merge(_) | Self::Set { .. } | Self::Delete { .. } => true,
+            Self::Create { .. }
+            | Self::Merge(_)
+            | Self::Set { .. }
+            | Self::Delete { .. }
+            | Self::BatchApply(_) => true,
             Self::ProcedureCall(call) => call.procedure.mode != crate::catalog::ProcedureMode::Read,
             _ => false,
         }
@@ -1151,9 +1260,9 @@ impl Op {
 }
 
 /// The value of a `SKIP` or `LIMIT` if it is constant, for estimates.
-pub(crate) fn constant_count(expr: &Expr) -> Option<f64> {
+pub(crate) fn constant_count(expr: &BoundExpr) -> Option<f64> {
     match expr {
-        Expr::Const(Value::Int(count)) => Some(*count as f64),
+        BoundExpr::Const(Value::Int(count)) => Some(*count as f64),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Recognises a lookup of one record by its key, which needs no pipeline.
 
 use crate::arena::Arena;
-use crate::expr::{Expr, LabelRef, SlotId};
+use crate::expr::{BoundExpr, LabelRef, SlotId};
 use crate::logical::{LogicalQuery, LogicalStep, QueryGraph};
 use crate::physical::PointRead;
 
@@ -34,7 +34,7 @@ pub(crate) fn point_read(query: &LogicalQuery, arena: &Arena) -> Option<PointRea
     for output in &query.outputs {
         let expr = match columns.iter().find(|(slot, _)| slot == output) {
             Some((_, expr)) => expr.clone(),
-            None => Expr::Slot(*output),
+            None => BoundExpr::Slot(*output),
         };
         if has_subquery(&expr) {
             return None;
@@ -49,7 +49,7 @@ pub(crate) fn point_read(query: &LogicalQuery, arena: &Arena) -> Option<PointRea
     })
 }
 
-fn key_lookup(graph: &QueryGraph, arena: &Arena) -> Option<(SlotId, LabelRef, Expr)> {
+fn key_lookup(graph: &QueryGraph, arena: &Arena) -> Option<(SlotId, LabelRef, BoundExpr)> {
     let [node] = graph.nodes.as_slice() else {
         return None;
     };
@@ -59,17 +59,17 @@ fn key_lookup(graph: &QueryGraph, arena: &Arena) -> Option<(SlotId, LabelRef, Ex
     let (mut label, mut key) = (None, None);
     for predicate in &graph.predicates {
         match predicate {
-            Expr::HasLabels { labels, .. } if labels.len() == 1 && label.is_none() => {
+            BoundExpr::HasLabels { labels, .. } if labels.len() == 1 && label.is_none() => {
                 label = Some(labels[0])
             }
-            Expr::Compare {
+            BoundExpr::Compare {
                 op: crate::expr::Comparison::Equal,
                 left,
                 right,
             } if key.is_none() => {
-                let is_key = |side: &Expr| match side {
-                    Expr::Property { base, name, .. } => {
-                        matches!(**base, Expr::Slot(slot) if slot == *node)
+                let is_key = |side: &BoundExpr| match side {
+                    BoundExpr::Property { base, name, .. } => {
+                        matches!(**base, BoundExpr::Slot(slot) if slot == *node)
                             && arena.property_name(*name) == "_key"
                     }
                     _ => false,
@@ -92,8 +92,8 @@ fn key_lookup(graph: &QueryGraph, arena: &Arena) -> Option<(SlotId, LabelRef, Ex
     Some((*node, label?, key?))
 }
 
-fn has_subquery(expr: &Expr) -> bool {
-    let mut found = matches!(expr, Expr::Subquery(_));
+fn has_subquery(expr: &BoundExpr) -> bool {
+    let mut found = matches!(expr, BoundExpr::Subquery(_));
     expr.for_each_child(&mut |child| found |= has_subquery(child));
     found
 }

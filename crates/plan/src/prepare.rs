@@ -10,8 +10,8 @@ use crate::bind::query::QueryContext;
 use crate::bind::{Binder, schema, show, statement_frame};
 use crate::catalog::PlannerCatalog;
 use crate::error::{PlanError, PlanErrorKind};
-use crate::logical::LogicalQuery;
-use crate::physical::{Mode, Notice, Op, Operator, Plan, PlanBody, StatementClass};
+use crate::logical::{LogicalQuery, LogicalStep};
+use crate::physical::{Notice, Op, Operator, Plan, PlanBody, StatementClass, StatementMode};
 use crate::point;
 use crate::schema::Listing;
 use crate::solve::{Planning, choose_operators, mark_live, plan_statement, search_distinct_ends};
@@ -109,7 +109,7 @@ fn finish(
     body: PlanBody,
     columns: Vec<Arc<str>>,
     class: StatementClass,
-    mode: Mode,
+    mode: StatementMode,
 ) -> Plan {
     let schema_version = binder.catalog.schema_version();
     let Binder { arena, notices, .. } = binder;
@@ -153,7 +153,7 @@ type Prepared = Result<(PlanBody, Vec<Arc<str>>), PlanError>;
 
 fn prepare_query<'a>(
     binder: &mut Binder<'a>,
-    query: &'a ast::Query,
+    query: &'a ast::RegularQuery,
     options: &PlanningOptions,
 ) -> Prepared {
     let (bound, _) = binder.bind_query(query, QueryContext::Statement, &mut |_, _| {
@@ -176,8 +176,68 @@ fn prepare_query<'a>(
         returns,
         barriers_everywhere: options.barriers_everywhere,
     };
+    let batches = bound.logical.branches.iter().flatten();
+    let has_batches = batches
+        .clone()
+        .any(|step| matches!(step, LogicalStep::Batches(_)));
+    if has_batches {
+        check_batches(query, batches)?;
+    }
     let root = plan_statement(&mut binder.arena, binder.catalog, bound.logical, planning)?;
     Ok((PlanBody::Pipeline(root), names))
+}
+
+/// The transactions of a subquery commit on their own: what the statement does outside of them could neither be undone
+/// with them, nor see them.
+fn check_batches<'s>(
+    query: &ast::RegularQuery,
+    mut steps: impl Iterator<Item = &'s LogicalStep>,
+) -> Result<(), PlanError> {
+    let refused = |message: &str, hint: &str| {
+        Err(PlanError::syntax("InvalidClauseComposition", message, query.span).with_hint(hint))
+    };
+    if query.branches.len() > 1 {
+        return refused(
+            "CALL { … } IN TRANSACTIONS in a UNION",
+            "run the parts of the UNION as separate statements",
+        );
+    }
+    if steps.any(writes_in_statement) {
+        return refused(
+            "a clause that writes outside of CALL { … } IN TRANSACTIONS",
+            "put it into a CALL { … } IN TRANSACTIONS as well, or into a separate statement",
+        );
+    }
+    Ok(())
+}
+
+/// Whether a step writes in the transaction of the statement.
+fn writes_in_statement(step: &LogicalStep) -> bool {
+    match step {
+        LogicalStep::Create(_)
+        | LogicalStep::Merge(_)
+        | LogicalStep::Set(_)
+        | LogicalStep::Delete { .. }
+        | LogicalStep::ForEach { .. } => true,
+        LogicalStep::Call { procedure, .. } => {
+            procedure.mode != crate::catalog::ProcedureMode::Read
+        }
+        LogicalStep::Apply { query, .. } => {
+            query.branches.iter().flatten().any(writes_in_statement)
+        }
+        LogicalStep::Batches(_)
+        | LogicalStep::Match { .. }
+        | LogicalStep::Filter(_)
+        | LogicalStep::Project(_)
+        | LogicalStep::Aggregate { .. }
+        | LogicalStep::Distinct(_)
+        | LogicalStep::Sort(_)
+        | LogicalStep::Skip(_)
+        | LogicalStep::Limit(_)
+        | LogicalStep::Unwind { .. }
+        | LogicalStep::LoadCsv { .. }
+        | LogicalStep::Show { .. } => false,
+    }
 }
 
 fn prepare_show<'a>(binder: &mut Binder<'a>, show: &'a ast::Show) -> Prepared {

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use isomer_value::{Map, Value};
 use thiserror::Error;
 
-use crate::expr::{Expr, LabelRef, SlotId, TypeRef};
+use crate::expr::{BoundExpr, LabelRef, SlotId, TypeRef};
 use crate::function::{Function, Purity};
-use crate::physical::{CountOf, Mode, Op, OpId, Plan, PlanBody, StatementClass};
+use crate::physical::{
+    CountOf, Op, OpId, Plan, PlanBody, RelationshipIndexSeek, StatementClass, StatementMode,
+};
 use crate::solve::for_each_expr;
 
 /// Some names, or any. Closed: these two cases are complete.
@@ -100,7 +102,7 @@ impl Plan {
         if self.class != StatementClass::Read {
             return Err(UntrackedReads::Writes);
         }
-        if self.mode != Mode::Run {
+        if self.mode != StatementMode::Run {
             return Err(UntrackedReads::Explained);
         }
         let mut reading = Reading {
@@ -158,7 +160,8 @@ impl Reading<'_> {
             Op::AllNodesScan { .. } | Op::NodeById { .. } => self.reads.labels = Named::Any,
             Op::LabelScan { label, .. } | Op::NodeByKey { label, .. } => self.label(*label),
             Op::IndexSeek(seek) => self.label(seek.label),
-            Op::RelationshipScan(scan) => {
+            Op::RelationshipScan(scan)
+            | Op::RelationshipIndexSeek(RelationshipIndexSeek { scan, .. }) => {
                 self.types(&scan.types);
                 self.unlabelled.extend([scan.from, scan.to]);
             }
@@ -212,6 +215,7 @@ impl Reading<'_> {
             Op::Argument
             | Op::DistinctEnds(_)
             | Op::Apply { .. }
+            | Op::BatchApply(_)
             | Op::OptionalApply { .. }
             | Op::SemiApply { .. }
             | Op::CountApply { .. }
@@ -248,18 +252,18 @@ impl Reading<'_> {
         outcome
     }
 
-    fn expr(&mut self, expr: &Expr) -> Result<(), UntrackedReads> {
+    fn expr(&mut self, expr: &BoundExpr) -> Result<(), UntrackedReads> {
         match expr {
-            Expr::Slot(slot) => {
+            BoundExpr::Slot(slot) => {
                 self.read.insert(*slot);
             }
             // Nodes on a path may have any label.
-            Expr::BuildPath { .. } => self.reads.labels = Named::Any,
-            Expr::CallRegistered { function, .. } => {
+            BoundExpr::BuildPath { .. } => self.reads.labels = Named::Any,
+            BoundExpr::CallRegistered { function, .. } => {
                 let name = &self.plan.registered_functions[function.index()];
                 return Err(UntrackedReads::RegisteredFunction(name.clone()));
             }
-            Expr::Call {
+            BoundExpr::Call {
                 function,
                 arguments,
             } => self.call(*function, arguments)?,
@@ -274,7 +278,7 @@ impl Reading<'_> {
         outcome
     }
 
-    fn call(&mut self, function: Function, arguments: &[Expr]) -> Result<(), UntrackedReads> {
+    fn call(&mut self, function: Function, arguments: &[BoundExpr]) -> Result<(), UntrackedReads> {
         match function {
             Function::StartNode | Function::EndNode => self.reads.labels = Named::Any,
             Function::Degree => self.reads.types = Named::Any,
@@ -298,11 +302,11 @@ impl Reading<'_> {
     }
 
     /// A string that is known before execution.
-    fn text(&self, expr: &Expr) -> Option<Arc<str>> {
+    fn text(&self, expr: &BoundExpr) -> Option<Arc<str>> {
         match expr {
-            Expr::Const(Value::String(text)) => Some(text.clone()),
-            Expr::At { inner, .. } => self.text(inner),
-            Expr::Param(parameter) => {
+            BoundExpr::Const(Value::String(text)) => Some(text.clone()),
+            BoundExpr::At { inner, .. } => self.text(inner),
+            BoundExpr::Param(parameter) => {
                 match self.parameters.get(self.plan.parameter_name(*parameter)) {
                     Some(Value::String(text)) => Some(text.clone()),
                     _ => None,
@@ -318,8 +322,8 @@ impl Reading<'_> {
                 continue;
             };
             for predicate in predicates {
-                if let Expr::HasLabels { entity, labels } = predicate
-                    && let (Expr::Slot(slot), Some(label)) = (&**entity, labels.first())
+                if let BoundExpr::HasLabels { entity, labels } = predicate
+                    && let (BoundExpr::Slot(slot), Some(label)) = (&**entity, labels.first())
                     && self.unlabelled.contains(slot)
                     && self.passes_all(*input, *slot)
                 {
@@ -342,7 +346,12 @@ impl Reading<'_> {
                 Op::Expand(expand) if expand.to == slot => return true,
                 Op::DistinctEnds(ends) if ends.to == slot => return true,
                 Op::VarExpand(expand) if expand.to == slot && !expand.into => return true,
-                Op::RelationshipScan(scan) if scan.from == slot || scan.to == slot => return true,
+                Op::RelationshipScan(scan)
+                | Op::RelationshipIndexSeek(RelationshipIndexSeek { scan, .. })
+                    if scan.from == slot || scan.to == slot =>
+                {
+                    return true;
+                }
                 Op::RelationshipById { from, to, .. } if *from == slot || *to == slot => {
                     return true;
                 }
@@ -358,6 +367,7 @@ impl Reading<'_> {
                 Op::VarExpand(expand) => expand.input,
                 Op::RelationshipEnds(ends) => ends.input,
                 Op::RelationshipScan(scan) => scan.input,
+                Op::RelationshipIndexSeek(seek) => seek.scan.input,
                 Op::IndexSeek(seek) => seek.input,
                 Op::Filter { input, .. }
                 | Op::LabelScan { input, .. }
@@ -369,7 +379,7 @@ impl Reading<'_> {
     }
 
     /// Whether a function of the clock has all the arguments that it would otherwise take from the clock.
-    fn is_settled(&self, function: Function, arguments: &[Expr]) -> bool {
+    fn is_settled(&self, function: Function, arguments: &[BoundExpr]) -> bool {
         match function {
             // Without a date, a named zone is resolved to its current offset.
             Function::Time if arguments.iter().any(|it| self.may_name_zone(it)) => false,
@@ -393,39 +403,39 @@ impl Reading<'_> {
     }
 
     /// Whether an argument may be a map with a time zone in it.
-    fn may_name_zone(&self, expr: &Expr) -> bool {
+    fn may_name_zone(&self, expr: &BoundExpr) -> bool {
         let names_zone = |value: &Value| match value {
             Value::Map(map) => map.names().any(|name| &**name == "timezone"),
             _ => false,
         };
         match expr {
-            Expr::Const(value) => names_zone(value),
-            Expr::At { inner, .. } => self.may_name_zone(inner),
-            Expr::Param(parameter) => {
+            BoundExpr::Const(value) => names_zone(value),
+            BoundExpr::At { inner, .. } => self.may_name_zone(inner),
+            BoundExpr::Param(parameter) => {
                 let given = self.parameters.get(self.plan.parameter_name(*parameter));
                 given.is_none_or(names_zone)
             }
-            Expr::Map(fields) => fields.iter().any(|(name, _)| &**name == "timezone"),
+            BoundExpr::Map(fields) => fields.iter().any(|(name, _)| &**name == "timezone"),
             // Any expression that may be a map.
             expr => !self.is_no_zone(expr),
         }
     }
 
     /// Whether an argument is known not to be a map with a time zone alone, which makes the function read the clock.
-    fn is_no_zone(&self, expr: &Expr) -> bool {
+    fn is_no_zone(&self, expr: &BoundExpr) -> bool {
         let is_no_zone = |value: &Value| match value {
             Value::Map(map) => map.names().any(|name| &**name != "timezone"),
             _ => true,
         };
         match expr {
-            Expr::Const(value) => is_no_zone(value),
-            Expr::At { inner, .. } => self.is_no_zone(inner),
-            Expr::Param(parameter) => {
+            BoundExpr::Const(value) => is_no_zone(value),
+            BoundExpr::At { inner, .. } => self.is_no_zone(inner),
+            BoundExpr::Param(parameter) => {
                 let given = self.parameters.get(self.plan.parameter_name(*parameter));
                 given.is_some_and(is_no_zone)
             }
-            Expr::Map(fields) => fields.iter().any(|(name, _)| &**name != "timezone"),
-            Expr::Call { function, .. } => matches!(
+            BoundExpr::Map(fields) => fields.iter().any(|(name, _)| &**name != "timezone"),
+            BoundExpr::Call { function, .. } => matches!(
                 function,
                 Function::ToString
                     | Function::Date
@@ -472,8 +482,8 @@ mod tests {
             }),
             Op::Filter {
                 input: OpId(3),
-                predicates: vec![Expr::HasLabels {
-                    entity: Box::new(Expr::Slot(end)),
+                predicates: vec![BoundExpr::HasLabels {
+                    entity: Box::new(BoundExpr::Slot(end)),
                     labels: vec![LabelRef(0)],
                 }],
             },
@@ -501,7 +511,7 @@ mod tests {
             registered_functions: Vec::new(),
             columns: vec!["b".into()],
             class: StatementClass::Read,
-            mode: Mode::Run,
+            mode: StatementMode::Run,
             notices: Vec::new(),
             skewed: Vec::new(),
             schema_version: 0,
@@ -513,7 +523,7 @@ mod tests {
         // The first two were chosen among nodes of any label.
         let chosen = plan(Op::Limit {
             input: OpId(1),
-            count: Expr::Const(Value::Int(2)),
+            count: BoundExpr::Const(Value::Int(2)),
         });
         assert_eq!(chosen.reads(&Map::new()).unwrap().labels, Named::Any);
         let all = plan(Op::Filter {

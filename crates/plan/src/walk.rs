@@ -8,7 +8,7 @@
 //! outside, the slot of an element of a group holds the list of its bindings, one per repetition, and that of any other
 //! element the entity itself.
 
-use crate::expr::{Expr, LocalId, SlotId, TypeRef};
+use crate::expr::{BoundExpr, LocalId, SlotId, TypeRef};
 use isomer_value::Direction;
 
 /// The pattern of a walk search.
@@ -28,7 +28,7 @@ pub struct Junction {
     /// Receives the node; absent if it is not read.
     pub slot: Option<SlotId>,
     /// Must be true of the node. May read slots of the input.
-    pub checks: Vec<Expr>,
+    pub checks: Vec<BoundExpr>,
 }
 
 /// One step, or a group of steps that is repeated.
@@ -74,7 +74,7 @@ pub struct WalkCheck {
     /// The last one: the condition can be checked once this is bound.
     pub last: usize,
     /// The condition. May read slots of the input.
-    pub condition: Expr,
+    pub condition: BoundExpr,
 }
 
 /// Which of the walks between two nodes are kept.
@@ -118,7 +118,7 @@ impl Walk {
     }
 
     /// Calls `visit` for every condition.
-    pub fn for_each_expr<'w>(&'w self, visit: &mut dyn FnMut(&'w Expr)) {
+    pub fn for_each_expr<'w>(&'w self, visit: &mut dyn FnMut(&'w BoundExpr)) {
         for link in &self.links {
             link.checks.iter().for_each(|check| visit(&check.condition));
         }

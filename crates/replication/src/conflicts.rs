@@ -4,12 +4,13 @@
 //! | kind | rest of the key | what |
 //! |---|---|---|
 //! | 0, 1 | `id` node or relationship, `id` property | several versions of a property: the latest is read |
-//! | 2 | `id` index, `id` node | a value that a unique index has for another node too: both stay |
+//! | 2 | `id` index, `id` node or relationship | a value that a unique index has for another record too: both stay |
 //! | 3 | `id` label, `text` key, `id` node | nodes made under different names with one `_key`: one of them is found by it |
 //! | 4 | `id` node | a node that breaks a constraint |
 //! | 5 | a key of a bucket's entry or a file's chunk | several versions of it |
 //! | 6 | `id` bucket | a bucket that was created with different options |
 //! | 7 | `id` file | a file that is shown under a substitute name |
+//! | 8 | `id` relationship | a relationship that breaks a constraint |
 //!
 //! Entries may be stale; readers re-validate them.
 
@@ -19,7 +20,8 @@ use isomer_data::{
     internals::{footprint::Space, notes, own_replica, replica_state},
 };
 use isomer_layout::{
-    graph::state::{KeyChanges, NodeState},
+    catalog::schema::RecordScope,
+    graph::state::{KeyChanges, RecordId, RecordState},
     index::{EntryChanges, brief_values, entries_of},
     keyspace::{self, CONFLICTS, take_id, take_terminated},
     properties::brief,
@@ -42,10 +44,12 @@ use crate::{
 /// Conflicts that are listed, at most.
 const MAX_CONFLICTS: usize = 10_000;
 
-/// Records that a node breaks a constraint.
-pub(crate) fn note_broken(tx: &mut Transaction, id: NodeId) -> Result<(), DataError> {
-    tx.replication_mut()
-        .put_row(&keyspace::conflict_in_schema(id), &[])
+/// The record that a node or a relationship breaks a constraint.
+fn schema_note(id: RecordId) -> Vec<u8> {
+    match id {
+        RecordId::Node(id) => keyspace::conflict_in_schema(id),
+        RecordId::Relationship(id) => keyspace::conflict_in_schema_of_relationship(id),
+    }
 }
 
 // ---- Conflicts and local transactions: resolution.
@@ -113,27 +117,26 @@ pub(crate) fn resolve_conflict_notes<'n>(
 
 // ---- Conflicts found by merges, where a local transaction would be refused.
 
-/// Records how a node's new state breaks unique indexes and constraints.
+/// Records how a record's new state breaks unique indexes and constraints.
 pub(crate) fn note_refused(
     tx: &mut Transaction,
-    id: NodeId,
-    new: Option<&NodeState>,
+    id: RecordId,
+    new: Option<&impl RecordState>,
     entries: &EntryChanges,
 ) -> Result<(), DataError> {
     let Some(new) = new else {
-        return tx
-            .replication_mut()
-            .delete_row(&keyspace::conflict_in_schema(id));
+        return tx.replication_mut().delete_row(&schema_note(id));
     };
     if tx.names().schema.check(tx.names(), Some(id), new).is_err() {
-        note_broken(tx, id)?;
+        tx.replication_mut().put_row(&schema_note(id), &[])?;
     }
     for entry in entries.added.iter().filter(|entry| entry.unique) {
         tx.footprint()
             .read_fields(Space::Index(entry.index.0), entry.ends.len(), &entry.values);
-        if tx.indexes().holder(entry, id)?.is_some() {
+        let number = id.parts().1;
+        if tx.indexes().holder(entry, number)?.is_some() {
             tx.replication_mut()
-                .put_row(&keyspace::conflict_in_index(entry.index, id), &[])?;
+                .put_row(&keyspace::conflict_in_index(entry.index, number), &[])?;
         }
     }
     Ok(())
@@ -272,8 +275,8 @@ pub fn conflicts(tx: &Transaction) -> Result<Vec<Conflict>, DataError> {
                 property_conflict(tx, *kind == 0, id, prop)?
             }
             2 => {
-                let (index, node) = (IndexId(id()? as u32), NodeId(id()?));
-                index_conflict(tx, index, node)?
+                let (index, record) = (IndexId(id()? as u32), id()?);
+                index_conflict(tx, index, record)?
             }
             3 => {
                 let label = LabelId(id()? as u32);
@@ -286,10 +289,11 @@ pub fn conflicts(tx: &Transaction) -> Result<Vec<Conflict>, DataError> {
                     }
                 }
             }
-            4 => schema_conflict(tx, NodeId(id()?))?,
+            4 => schema_conflict(tx, RecordId::Node(NodeId(id()?)))?,
             5 => entry_conflict(tx, rest)?,
             6 => conflict_of_bucket(tx, id()? as u32)?,
             7 => conflict_of_file(tx, id()?)?,
+            8 => schema_conflict(tx, RecordId::Relationship(RelId(id()?)))?,
             _ => return Err(malformed("a conflict")),
         };
         found.extend(conflict);
@@ -362,24 +366,28 @@ fn of_versions(
 fn index_conflict(
     tx: &Transaction,
     index: IndexId,
-    id: NodeId,
+    record: u64,
 ) -> Result<Option<Conflict>, DataError> {
     let catalog = tx.names().clone();
-    let (Some(index), Some(state)) = (catalog.index(index), tx.graph().load_node(id)?) else {
+    let Some(index) = catalog.index(index).filter(|index| index.unique) else {
         return Ok(None);
     };
-    if !index.unique || state.labels.binary_search(&index.label).is_err() {
+    let id = match index.scope {
+        RecordScope::Label(_) => RecordId::Node(NodeId(record)),
+        RecordScope::Type(_) => RecordId::Relationship(RelId(record)),
+    };
+    let Some(properties) = tx.graph().properties_in(index.scope, id)? else {
         return Ok(None);
-    }
-    for entry in entries_of(index, &state)? {
-        if let Some(other) = tx.indexes().holder(&entry, id)? {
+    };
+    for entry in entries_of(index, &properties)? {
+        if let Some(other) = tx.indexes().holder(&entry, record)? {
             return Ok(Some(Conflict {
                 kind: ConflictKind::Unique,
-                id: Some(id.0),
-                record: describe_node(tx, id)?,
+                id: Some(record),
+                record: describe(tx, id)?,
                 field: index.name.to_string(),
                 value: Value::from(brief_values(&entry.values)),
-                others: vec![Value::from(describe_node(tx, other)?)],
+                others: vec![Value::from(describe(tx, id.with_number(other))?)],
             }));
         }
     }
@@ -419,12 +427,8 @@ fn key_conflict(
     }))
 }
 
-fn schema_conflict(tx: &Transaction, id: NodeId) -> Result<Option<Conflict>, DataError> {
-    let Some(state) = tx.graph().load_node(id)? else {
-        return Ok(None);
-    };
-    let kept = tx.names().schema.check(tx.names(), None, &state);
-    let Err(error) = kept else {
+fn schema_conflict(tx: &Transaction, id: RecordId) -> Result<Option<Conflict>, DataError> {
+    let Err(error) = tx.graph().check_schema(id) else {
         return Ok(None);
     };
     // The conflict names the record already.
@@ -440,8 +444,8 @@ fn schema_conflict(tx: &Transaction, id: NodeId) -> Result<Option<Conflict>, Dat
     };
     Ok(Some(Conflict {
         kind: ConflictKind::Constraint,
-        id: Some(id.0),
-        record: describe_node(tx, id)?,
+        id: Some(id.parts().1),
+        record: describe(tx, id)?,
         field: broken,
         value: Value::Null,
         others: Vec::new(),
@@ -521,6 +525,13 @@ fn conflict_of_bucket(tx: &Transaction, bucket: u32) -> Result<Option<Conflict>,
 }
 
 /// A description of a node.
+fn describe(tx: &Transaction, id: RecordId) -> Result<String, DataError> {
+    match id {
+        RecordId::Node(id) => describe_node(tx, id),
+        RecordId::Relationship(id) => Ok(format!("relationship {id}")),
+    }
+}
+
 fn describe_node(tx: &Transaction, id: NodeId) -> Result<String, DataError> {
     let Some(state) = tx.graph().load_node(id)? else {
         return Ok(format!("node {id}"));

@@ -7,11 +7,11 @@ use isomer_data::{
     internals::ReplicationHooks,
 };
 use isomer_layout::{
-    graph::state::{KeyChanges, NodeState},
+    graph::state::{KeyChanges, NodeState, RecordId, RelState},
     index::EntryChanges,
 };
 use isomer_storage::Read;
-use isomer_value::NodeId;
+use isomer_value::{NodeId, RelId};
 
 use crate::{
     buckets, conflicts, files, log_builder, members, records, scope,
@@ -70,7 +70,17 @@ impl ReplicationHooks for Hooks {
         new: Option<&NodeState>,
         entries: &EntryChanges,
     ) -> Result<(), DataError> {
-        conflicts::note_refused(tx, id, new, entries)
+        conflicts::note_refused(tx, RecordId::Node(id), new, entries)
+    }
+
+    fn note_refused_relationship(
+        &self,
+        tx: &mut Transaction,
+        id: RelId,
+        new: Option<&RelState>,
+        entries: &EntryChanges,
+    ) -> Result<(), DataError> {
+        conflicts::note_refused(tx, RecordId::Relationship(id), new, entries)
     }
 
     fn merge_keys(

@@ -18,6 +18,7 @@ mod core;
 mod error;
 mod feed;
 pub mod files;
+mod hosts;
 pub mod http;
 mod listen;
 mod logging;

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{ProcessMemory, internals::data::Memory};
+use isomer_db::{ProcessMemory, internals::data::MemoryBudget};
 
 use crate::{access::Metric, clock::now_ms, connections::Connections};
 
@@ -278,7 +278,7 @@ pub fn of_connections(text: &mut String, connections: &Connections) {
 }
 
 /// Appends memory metrics of the process and its parts.
-pub fn of_memory(text: &mut String, process: &ProcessMemory, memory: &Memory) {
+pub fn of_memory(text: &mut String, process: &ProcessMemory, memory: &MemoryBudget) {
     sample(
         text,
         "isomer_process_resident_bytes",

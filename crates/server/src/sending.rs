@@ -44,7 +44,7 @@ impl Reserved {
 
     /// In this budget.
     #[cfg(test)]
-    pub(crate) fn of(memory: &isomer_db::internals::data::Memory) -> Self {
+    pub(crate) fn of(memory: &isomer_db::internals::data::MemoryBudget) -> Self {
         Self {
             held: Some(memory.reservation(MemoryKind::Queries)),
             ..Self::default()
@@ -226,7 +226,7 @@ fn most_relationship_bytes(one: &Relationship, level: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use isomer_db::internals::data::Memory;
+    use isomer_db::internals::data::MemoryBudget;
 
     use super::*;
 
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_text_is_reserved_as_it_grows_and_given_back_when_it_is_sent() {
-        let memory = Memory::new(1 << 20);
+        let memory = MemoryBudget::new(1 << 20);
         let mut room = Reserved::of(&memory);
         let mut text = Vec::new();
         room.make_room_in(&mut text, 1000).unwrap();
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_text_grows_by_little_where_the_budget_is_nearly_full() {
-        let memory = Memory::new(450 << 10);
+        let memory = MemoryBudget::new(450 << 10);
         let mut room = Reserved::of(&memory);
         let mut text = Vec::new();
         room.make_room_in(&mut text, 200 << 10).unwrap();

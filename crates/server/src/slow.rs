@@ -8,7 +8,7 @@ use std::{
 use isomer_db::internals::redact;
 
 use crate::{
-    access::{Access, Outlines},
+    access::{DatabaseAccess, Outlines},
     core::Core,
 };
 
@@ -18,7 +18,7 @@ pub fn is_slow(core: &Core, took: Duration) -> bool {
 }
 
 /// Logs a query and its plan, both with literals removed, if it took too long; and its error, if any.
-pub fn log(core: &Core, access: &Access, text: &str, took: Duration, error: Option<&str>) {
+pub fn log(core: &Core, access: &DatabaseAccess, text: &str, took: Duration, error: Option<&str>) {
     if is_slow(core, took) {
         write(core, &access.outlines(), text, took, error);
     }
@@ -27,7 +27,7 @@ pub fn log(core: &Core, access: &Access, text: &str, took: Duration, error: Opti
 /// Like [`log`], on a blocking thread: logging plans the query again.
 pub fn log_later(
     core: &Arc<Core>,
-    access: &Access,
+    access: &DatabaseAccess,
     text: String,
     took: Duration,
     error: Option<&'static str>,

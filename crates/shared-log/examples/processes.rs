@@ -19,7 +19,7 @@ use std::{
 };
 
 use isomer_shared_log::{
-    Append, DirectoryLog, DirectoryOptions, LogError, Mode, Position, SharedLog,
+    Append, DirectoryLog, DirectoryMode, DirectoryOptions, LogError, Position, SharedLog,
 };
 use isomer_vfs::{BootTime, Call, FaultyDisk, RealDisk, Time};
 
@@ -228,7 +228,7 @@ fn opening(folder: &Path) -> Outcome<()> {
     }
     log.sync(log.end()?)?;
     let read_only = DirectoryOptions {
-        mode: Mode::ReadOnly,
+        mode: DirectoryMode::ReadOnly,
         ..DirectoryOptions::default()
     };
     let open = |options: &DirectoryOptions, before: &dyn Fn() -> Outcome<()>| {
@@ -258,7 +258,7 @@ fn opening(folder: &Path) -> Outcome<()> {
 fn calls(folder: &Path) -> Outcome<()> {
     let log = DirectoryLog::open(folder, &DirectoryOptions::default())?;
     let read_only = DirectoryOptions {
-        mode: Mode::ReadOnly,
+        mode: DirectoryMode::ReadOnly,
         ..DirectoryOptions::default()
     };
     let reader = DirectoryLog::open(folder, &read_only)?;

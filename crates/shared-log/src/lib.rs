@@ -9,11 +9,11 @@
 //!   ────────── shared objects: created once, or replaced by compare-and-swap ([`Blobs`]) ─
 //! ```
 //!
-//! The positions of the log are the serialization order. A [`Node`] holds the whole state at its *applied position* and
-//! commits a group of transactions as one [`Record`]: it validates them against everything that it has applied, appends
-//! the record at the next position, and acknowledges when the record is there. If another node was faster, it applies
-//! that node's record, validates again and tries the next position. A record in the log is committed: nodes that read
-//! the log only apply it, so that nodes need not agree on how to validate.
+//! The positions of the log are the serialization order. A [`LogNode`] holds the whole state at its *applied position*
+//! and commits a group of transactions as one [`Record`]: it validates them against everything that it has applied,
+//! appends the record at the next position, and acknowledges when the record is there. If another node was faster, it
+//! applies that node's record, validates again and tries the next position. A record in the log is committed: nodes
+//! that read the log only apply it, so that nodes need not agree on how to validate.
 //!
 //! An answer of the log may be lost. The node then sends the *same* record to the *same* position again and reads what
 //! is there: a record with its own nonce is committed, another one took the position.
@@ -37,9 +37,9 @@ mod record;
 mod retry;
 
 pub use blobs::{BlobError, Blobs, Created, Replaced, Tag, check_name};
-pub use directory::{DirectoryBlobs, DirectoryLog, DirectoryOptions, LogProcess, Mode};
+pub use directory::{DirectoryBlobs, DirectoryLog, DirectoryMode, DirectoryOptions, LogProcess};
 pub use log::{Append, LogError, LogId, Position, SharedLog};
 pub use memory::{Fate, Faults, Hook, MemoryBlobs, MemoryLog, Moment};
-pub use node::{Node, NodeError, Options, StateMachine, Validated};
+pub use node::{LogNode, NodeError, Options, StateMachine, Validated};
 pub use record::{Nonce, Record, RecordError, RecordHash};
 pub use retry::Retry;

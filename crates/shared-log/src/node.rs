@@ -11,6 +11,8 @@ use crate::{
 
 /// Bytes of records that a node reads in one call.
 const PAGE_BYTES: usize = 4 << 20;
+/// A larger buffer is not kept for the next record.
+const MAX_REUSED_BUFFER_BYTES: usize = 256 << 10;
 /// Marks of time in a grace period.
 const MARKS: u32 = 64;
 /// Knowledge of what is trimmed that is older than this part of the grace period is read anew.
@@ -26,6 +28,16 @@ pub trait StateMachine {
     /// Validates the transactions of a group in order, each against everything that was applied and against the valid
     /// ones before it. It is called again after another node was faster, and must leave no trace in the state.
     fn validate(&mut self, group: &[Self::Transaction<'_>]) -> Validated<Self::Refused>;
+
+    /// Makes room for a record with `bytes` bytes of content: before a record of another node is applied, and before an
+    /// own one is appended. May wait. By default there is always room.
+    ///
+    /// # Errors
+    /// A sentence, if there is no room now. The record is then neither applied nor appended, and the node stays usable.
+    fn make_room(&mut self, bytes: usize) -> Result<(), String> {
+        let _ = bytes;
+        Ok(())
+    }
 
     /// Applies the content of the record at `at`, whose hash is `hash`: one of another node, or one of this node whose
     /// commit had an unknown outcome.
@@ -62,13 +74,16 @@ pub struct Validated<R> {
     pub content: Option<Vec<u8>>,
 }
 
-/// Why a call of a node failed. After `Log` and `Fenced` nothing of the group is in the log; after `CommitUnknown` it
-/// may be. After any error but `Log` and `CommitUnknown` the node is unusable.
+/// Why a call of a node failed. After `Log`, `NoRoom` and `Fenced` nothing of the group is in the log; after
+/// `CommitUnknown` it may be. After any error but `Log`, `NoRoom` and `CommitUnknown` the node is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeError {
     /// The log failed; nothing was committed.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The state machine has no room for a record now; nothing was committed.
+    #[error("{0}")]
+    NoRoom(String),
     /// The log contains something that this program cannot apply.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -119,7 +134,7 @@ impl fmt::Debug for Options {
 
 /// A node on a shared log: a state machine at its applied position.
 #[derive(Debug)]
-pub struct Node<L, S> {
+pub struct LogNode<L, S> {
     log: L,
     machine: S,
     options: Options,
@@ -129,7 +144,9 @@ pub struct Node<L, S> {
     last: RecordHash,
     /// A time at which there was no record at `next`; `None` if none is known.
     free_at: Option<Duration>,
-    /// Times, and the last record that was applied at each, for the grace period.
+    /// The bytes of the last record that was appended, for the next one.
+    buffer: Vec<u8>,
+    /// Times, and the last record that was applied, or acknowledged, at each, for the grace period.
     applied_at: VecDeque<(Duration, Position)>,
     /// Whether an error left the state incomplete.
     failed: bool,
@@ -137,13 +154,13 @@ pub struct Node<L, S> {
 
 /// How an attempt to append ended, certainly.
 enum Attempt {
-    /// The record is there, with this hash; it is to be applied.
-    Committed(RecordHash),
+    /// The record is there, with this hash, at this time; it is to be applied.
+    Committed(RecordHash, Duration),
     /// The record of another node is there, and has been applied.
     Taken,
 }
 
-impl<L: SharedLog, S: StateMachine> Node<L, S> {
+impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
     /// A node whose `machine` contains everything before the position `next`, after a record with the hash `last`: the
     /// state of a checkpoint, or the empty one, 1 and the default hash. The record before `next` is compared with it,
     /// unless it is trimmed: then the one at `next` is, when it is applied.
@@ -164,6 +181,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             next: next.max(1),
             last,
             free_at: None,
+            buffer: Vec::new(),
             applied_at: VecDeque::new(),
             failed: false,
             options,
@@ -200,6 +218,11 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             true => Ok(()),
             false => Err(RecordError::OtherHistory { at }.into()),
         }
+    }
+
+    /// Whether an earlier error has made the node unusable: each call returns [`NodeError::Failed`].
+    pub fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// The state at the applied position.
@@ -257,12 +280,12 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         Ok(outcomes)
     }
 
-    /// Like [`Node::commit`], but what is committed is only visible to all nodes: it survives a loss of power when a
+    /// Like [`LogNode::commit`], but what is committed is only visible to all nodes: it survives a loss of power when a
     /// [`SharedLog::sync`] beyond its position has returned. The caller can release the node while it syncs, so that
     /// other transactions begin and commit.
     ///
     /// # Errors
-    /// See [`Node::commit`].
+    /// See [`LogNode::commit`].
     pub fn commit_unsynced(
         &mut self,
         group: &[S::Transaction<'_>],
@@ -303,9 +326,10 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
                 group = &group[..group.len() / 2];
                 continue;
             }
+            self.make_room(content)?;
             match self.append(content)? {
-                Attempt::Committed(hash) => {
-                    self.apply_own(hash, group, &validated)?;
+                Attempt::Committed(hash, now) => {
+                    self.apply_own(hash, now, group, &validated)?;
                     return Ok(validated.outcomes.into_iter().map(committed).collect());
                 }
                 // The transactions are valid only if they still are after what others committed.
@@ -347,18 +371,33 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             previous: self.last,
             content,
         };
-        let (bytes, hash) = record.encode(self.next);
         let nonce = record.nonce;
+        let mut bytes = std::mem::take(&mut self.buffer);
+        let hash = record.encode_to(self.next, &mut bytes);
+        let outcome = self.append_bytes(&bytes, hash, nonce);
+        if bytes.capacity() <= MAX_REUSED_BUFFER_BYTES {
+            self.buffer = bytes;
+        }
+        outcome
+    }
+
+    /// Appends a record, whose bytes, hash and nonce these are, at the next position.
+    fn append_bytes(
+        &mut self,
+        bytes: &[u8],
+        hash: RecordHash,
+        nonce: Nonce,
+    ) -> Result<Attempt, NodeError> {
         let mut may_be_there = false;
-        let mut attempts = self.attempts();
+        let mut began = self.options.time.now();
+        let mut attempts = Attempts::new(self.options.retry, began);
         loop {
-            let began = self.options.time.now();
-            let reason = match self.log.append(self.next, &bytes) {
+            let reason = match self.log.append(self.next, bytes) {
                 Ok(Append::Appended) => {
-                    self.check_fence()?;
+                    let now = self.check_fence()?;
                     // The record before was the last one when this call began.
                     self.free_at = Some(began);
-                    return Ok(Attempt::Committed(hash));
+                    return Ok(Attempt::Committed(hash, now));
                 }
                 // A log that repeats a request by itself says this of a record that it has appended.
                 Ok(Append::Taken) => {
@@ -386,13 +425,15 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
                     false => LogError::Unavailable(reason).into(),
                 });
             }
+            began = self.options.time.now();
         }
     }
 
-    /// Applies this node's record, which is in the log at the next position.
+    /// Applies this node's record, which is in the log at the next position; it was there at the time `now`.
     fn apply_own(
         &mut self,
         hash: RecordHash,
+        now: Duration,
         group: &[S::Transaction<'_>],
         validated: &Validated<S::Refused>,
     ) -> Result<(), NodeError> {
@@ -402,7 +443,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             let error = NodeError::Apply { at, reason };
             return Err(NodeError::CommitUnknown(error.to_string()));
         }
-        self.note_applied(hash);
+        self.note_applied(hash, now);
         Ok(())
     }
 
@@ -422,23 +463,24 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         let decoded = self.decode(bytes);
         let (record, hash) = decoded.map_err(|error| unknown(error.to_string()))?;
         if record.nonce == nonce {
-            self.check_fence()?;
-            return Ok(Some(Attempt::Committed(hash)));
+            let now = self.check_fence()?;
+            return Ok(Some(Attempt::Committed(hash, now)));
         }
         self.apply_record(record.content, hash)?;
         Ok(Some(Attempt::Taken))
     }
 
-    /// Refuses to acknowledge a record at a position that may have been trimmed, and forgotten, before.
-    fn check_fence(&mut self) -> Result<(), NodeError> {
+    /// Refuses to acknowledge a record at a position that may have been trimmed, and forgotten, before. Returns the
+    /// time when it looked.
+    fn check_fence(&mut self) -> Result<Duration, NodeError> {
         let now = self.options.time.now();
         let fresh_for = self.log.grace() / FRESH_PART;
         let is_fresh = |at| now.saturating_sub(at) <= fresh_for;
         if self.free_at.is_some_and(is_fresh) {
-            return Ok(());
+            return Ok(now);
         }
         match self.retried(|log| log.first()) {
-            Ok(first) if first <= self.next => Ok(()),
+            Ok(first) if first <= self.next => Ok(now),
             // It was trimmed before the append, or after it while this process was stopped.
             Ok(_) => Err(NodeError::CommitUnknown("its position is trimmed".into())),
             Err(error) => Err(NodeError::CommitUnknown(error.to_string())),
@@ -469,20 +511,27 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         Ok((record, hash))
     }
 
+    fn make_room(&mut self, content: &[u8]) -> Result<(), NodeError> {
+        let made = self.machine.make_room(content.len());
+        made.map_err(NodeError::NoRoom)
+    }
+
     /// Applies the record at the next position, whose hash is `hash`.
     fn apply_record(&mut self, content: &[u8], hash: RecordHash) -> Result<(), NodeError> {
+        self.make_room(content)?;
         let at = self.next;
         let applied = self.machine.apply(at, hash, content);
         applied.map_err(|reason| NodeError::Apply { at, reason })?;
-        self.note_applied(hash);
+        let now = self.options.time.now();
+        self.note_applied(hash, now);
         Ok(())
     }
 
-    /// The record at the next position, whose hash is `hash`, is applied.
-    fn note_applied(&mut self, hash: RecordHash) {
+    /// The record at the next position, whose hash is `hash`, is applied; every node could read it at the time `now`.
+    fn note_applied(&mut self, hash: RecordHash, now: Duration) {
         let at = self.next;
         (self.next, self.last) = (at + 1, hash);
-        let (now, grace) = (self.options.time.now(), self.log.grace());
+        let grace = self.log.grace();
         // Of the marks that are older than the grace period the last one is enough.
         while let Some(&(second, _)) = self.applied_at.get(1)
             && now.saturating_sub(second) >= grace
@@ -508,8 +557,11 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         if let Err(error) = &outcome {
             let goes_on = match error {
                 NodeError::Log(error) => !matches!(error, LogError::Damaged(_)),
-                NodeError::CommitUnknown(_) => true,
-                _ => false,
+                NodeError::NoRoom(_) | NodeError::CommitUnknown(_) => true,
+                NodeError::Record(_)
+                | NodeError::Fenced
+                | NodeError::Failed
+                | NodeError::Apply { .. } => false,
             };
             self.failed |= !goes_on;
         }
@@ -525,10 +577,6 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             ..
         } = &mut self.options;
         retry.call(&**time, || nonces() as u64, || call(&self.log))
-    }
-
-    fn attempts(&self) -> Attempts {
-        Attempts::new(self.options.retry, &*self.options.time)
     }
 
     /// Waits until the next attempt; returns whether there is one.

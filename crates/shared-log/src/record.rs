@@ -91,7 +91,15 @@ impl<'a> Record<'a> {
 
     /// The bytes of the record for the position `at`, and its hash.
     pub fn encode(&self, at: Position) -> (Vec<u8>, RecordHash) {
-        let mut bytes = Vec::with_capacity(Self::encoded_bytes(self.content.len()));
+        let mut bytes = Vec::new();
+        let hash = self.encode_to(at, &mut bytes);
+        (bytes, hash)
+    }
+
+    /// Like [`Record::encode`]; the bytes replace those in `bytes`.
+    pub(crate) fn encode_to(&self, at: Position, bytes: &mut Vec<u8>) -> RecordHash {
+        bytes.clear();
+        bytes.reserve(Self::encoded_bytes(self.content.len()));
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&FORMAT.to_le_bytes());
         bytes.extend_from_slice(&self.log.0.to_le_bytes());
@@ -100,9 +108,9 @@ impl<'a> Record<'a> {
         bytes.extend_from_slice(&self.previous.0.to_le_bytes());
         bytes.extend_from_slice(&(self.content.len() as u64).to_le_bytes());
         bytes.extend_from_slice(self.content);
-        let check = xxh3_64_with_seed(&bytes, at);
+        let check = xxh3_64_with_seed(bytes, at);
         bytes.extend_from_slice(&check.to_le_bytes());
-        (bytes, RecordHash(check))
+        RecordHash(check)
     }
 
     /// The record in `bytes`, read from the log `log` at the position `at`; and its hash. [`Record::follows`] compares

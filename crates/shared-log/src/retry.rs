@@ -40,7 +40,7 @@ impl Retry {
         mut random: impl FnMut() -> u64,
         mut call: impl FnMut() -> Result<T, LogError>,
     ) -> Result<T, LogError> {
-        let mut attempts = Attempts::new(self, time);
+        let mut attempts = Attempts::new(self, time.now());
         loop {
             match call() {
                 Err(LogError::Unavailable(_)) if attempts.wait(time, random()) => {}
@@ -59,11 +59,11 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// The first attempt begins now.
-    pub(crate) fn new(retry: Retry, time: &dyn Time) -> Self {
+    /// The first attempt begins at the time `now`.
+    pub(crate) fn new(retry: Retry, now: Duration) -> Self {
         Self {
             retry,
-            until: time.now().saturating_add(retry.deadline),
+            until: now.saturating_add(retry.deadline),
             pause: retry.first_pause,
         }
     }
@@ -96,7 +96,7 @@ mod tests {
             first_pause: Duration::from_millis(10),
             longest_pause: Duration::from_millis(200),
         };
-        let mut attempts = Attempts::new(retry, &time);
+        let mut attempts = Attempts::new(retry, time.now());
         let mut pauses = Vec::new();
         loop {
             let before = time.now();
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn pauses_differ_by_chance() {
         let time = SimTime::default();
-        let mut attempts = Attempts::new(Retry::default(), &time);
+        let mut attempts = Attempts::new(Retry::default(), time.now());
         assert!(attempts.wait(&time, u64::from(u32::MAX)));
         assert_eq!(time.now(), Duration::from_millis(5));
     }
@@ -124,6 +124,6 @@ mod tests {
             deadline: Duration::ZERO,
             ..Retry::default()
         };
-        assert!(!Attempts::new(retry, &time).wait(&time, 0));
+        assert!(!Attempts::new(retry, time.now()).wait(&time, 0));
     }
 }

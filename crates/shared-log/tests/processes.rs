@@ -21,10 +21,10 @@ use std::{
 };
 
 use isomer_shared_log::{
-    Append, Blobs, Created, DirectoryBlobs, DirectoryLog, DirectoryOptions, LogError, Mode,
-    Position, Replaced, SharedLog,
+    Append, Blobs, Created, DirectoryBlobs, DirectoryLog, DirectoryMode, DirectoryOptions,
+    LogError, Position, Replaced, SharedLog,
 };
-use isomer_vfs::{Call, FaultyDisk, RealDisk};
+use isomer_vfs::{Call, Disk as _, FaultyDisk, OpenMode, RealDisk};
 
 const FOLDER: &str = "ISOMER_TEST_FOLDER";
 const WRITER: &str = "ISOMER_TEST_WRITER";
@@ -282,7 +282,7 @@ fn check_processes(log: &DirectoryLog, applied: Position) {
 /// Reads all records as a process that writes nothing, until the others are done; returns the position after the last.
 fn follow(log: &Path, is_done: &AtomicBool) -> Position {
     let options = DirectoryOptions {
-        mode: Mode::ReadOnly,
+        mode: DirectoryMode::ReadOnly,
         ..DirectoryOptions::default()
     };
     let log = DirectoryLog::open(log, &options).expect("it opens");
@@ -369,6 +369,64 @@ fn two_processes_are_killed_and_lose_nothing() {
 #[test]
 fn eight_processes_are_killed_and_lose_nothing() {
     kill_and_stop(8, 25);
+}
+
+/// System calls of this process that wrote, so far; `None` where the system does not say it.
+fn write_calls() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("syscw: "))?;
+    line.parse().ok()
+}
+
+/// Appends without a sync, and prints how many records and how many calls that wrote.
+#[test]
+#[ignore = "started by another test"]
+fn append_alone() {
+    let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
+        return;
+    };
+    let log = DirectoryLog::open(&folder, &DirectoryOptions::default()).expect("it opens");
+    let record = [7; 200];
+    // Until this process is the favoured one.
+    for _ in 0..100 {
+        append(&log, &record).expect("appended");
+    }
+    let before = write_calls();
+    for _ in 0..RECORDS_ALONE {
+        append(&log, &record).expect("appended");
+    }
+    if let Some((before, after)) = before.zip(write_calls()) {
+        let calls = after - before;
+        fs::write(folder.join("calls"), calls.to_string()).expect("written");
+    }
+}
+
+const RECORDS_ALONE: u64 = 10_000;
+
+/// A process that is alone copies its records into the file, and makes it longer now and then.
+#[test]
+fn a_process_alone_appends_without_a_system_call() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let probe = folder.path().join("probe");
+    let file = RealDisk.open(&probe, OpenMode::Create).expect("a file");
+    file.write_all_at(&[0; 100], 0).expect("written");
+    if file.map(0, 100).expect("no error").is_none() {
+        eprintln!("skipped: files of this file system are not mapped");
+        return;
+    }
+    let log = folder.path().join("log");
+    let status = start("append_alone", &log, 1).wait().expect("it ends");
+    assert!(status.success(), "{status}");
+    let Ok(calls) = fs::read_to_string(log.join("calls")) else {
+        eprintln!("skipped: the system does not count calls");
+        return;
+    };
+    let calls: u64 = calls.parse().expect("a number");
+    // Zeros ahead of 2.5 MB, page by page.
+    let most = RECORDS_ALONE / 10;
+    assert!(calls <= most, "{calls} calls for {RECORDS_ALONE} records");
+    let log = DirectoryLog::open(&log, &DirectoryOptions::default()).expect("it opens");
+    assert_eq!(log.end(), Ok(RECORDS_ALONE + 101));
 }
 
 /// Counts in an object until it is killed.

@@ -14,8 +14,8 @@ use std::{
 
 use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, MAX_KEY_BYTES, MAX_VALUE_BYTES, Order,
-    Pairs, Statistics, StorageError, StreamEntry, Version, View, Visitor, damaged, hex, io_error,
-    key_exists,
+    PairIterator, Statistics, StorageError, StreamEntry, Version, View, Visitor, damaged, hex,
+    io_error, key_exists,
 };
 use isomer_vfs::{Call, Lock};
 use parking_lot::{Mutex, RwLock};
@@ -638,7 +638,7 @@ impl Backend for RedbBackend {
     fn ingest(
         &self,
         version: Version,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: Option<&[u8]>,
     ) -> Result<(), StorageError> {
         let _exclusive = self.exclusive.lock();
@@ -719,7 +719,7 @@ impl RedbBackend {
     fn insert_sorted(
         &self,
         table: &mut Table<'_, &'static [u8], &'static [u8]>,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
     ) -> Result<(), Stop> {
         // A run shorter than this does not pay for a cursor; after it, this many pairs are inserted
         // individually before the next attempt.
@@ -774,7 +774,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 
 /// The input of an ingestion, with periodic checks of the free space.
 struct Feed<'a, 'b> {
-    pairs: &'a mut Pairs<'b>,
+    pairs: &'a mut PairIterator<'b>,
     backend: &'a RedbBackend,
     unchecked: u64,
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, damaged, io_error};
-use isomer_vfs::{DiskFile, Kind, Lock, LockError, LockMode, OpenMode};
+use isomer_vfs::{DiskFile, FileType, Lock, LockError, LockMode, OpenMode};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::{
@@ -118,12 +118,12 @@ pub fn prepare(directory: &Path, options: &RedbOptions) -> Result<(), StorageErr
                 .map_err(|error| io_error("making", directory, &error))?;
         }
         Err(error) => return Err(io_error("opening", directory, &error)),
-        Ok(Kind::File | Kind::Other) => {
+        Ok(FileType::File | FileType::Other) => {
             return not_a_database(
                 "it is a file, a database is a directory: give another path".to_owned(),
             );
         }
-        Ok(Kind::Folder) => {}
+        Ok(FileType::Folder) => {}
     }
     if has_data(directory, options)? {
         return Ok(());

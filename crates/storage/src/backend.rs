@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Called with each pair of a bulk load.
-pub type Pairs<'a> = dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>> + 'a;
+pub type PairIterator<'a> = dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>> + 'a;
 
 /// One validated commit of a group, ready to be applied.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +95,15 @@ pub trait Backend: Send + Sync + 'static {
     /// Applies a group completely or not at all, makes it as durable as requested, then publishes its last
     /// version. Returns [`StorageError::CommitUnknown`] if the outcome cannot be determined.
     fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError>;
+    /// Makes room for a group whose record in a shared log has `bytes` bytes: before [`Backend::apply_logged`], and
+    /// before a record of this process is appended. May wait for background work.
+    ///
+    /// # Errors
+    /// If there is no room now, or the engine is unusable. Nothing has changed, and a later call may succeed.
+    fn make_room(&self, bytes: usize) -> Result<(), StorageError> {
+        let _ = bytes;
+        Ok(())
+    }
     /// Applies a group that is in a shared log, where `after` is the place behind it, and publishes its last version.
     /// The engine writes nothing to another log. `commits` may be empty: then only the place moves.
     ///
@@ -147,7 +156,7 @@ pub trait Backend: Send + Sync + 'static {
     fn ingest(
         &self,
         version: Version,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: Option<&[u8]>,
     ) -> Result<(), StorageError>;
     /// Sizes and counts; the caller fills in commits and conflicts.

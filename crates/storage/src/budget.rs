@@ -1,7 +1,7 @@
 //! One memory budget for a process: how much each kind of holder has reserved, and eviction when another holder
 //! needs memory.
 //!
-//! [`Memory`] counts bytes, it does not allocate: a component that keeps something large reserves bytes for it
+//! [`MemoryBudget`] counts bytes, it does not allocate: a component that keeps something large reserves bytes for it
 //! first. A reservation is granted completely or not at all, so the sum of all reservations never exceeds the
 //! budget. Several kinds of holders share it ([`MemoryKind`]); a kind may have its own ceiling. Holders of data
 //! that can be recomputed (views) register a [`Reclaim`], which is asked to evict before a reservation is
@@ -105,7 +105,7 @@ pub trait Reclaim: Send + Sync {
 
 /// A budget. Clones share it; it may be shared between databases.
 #[derive(Clone)]
-pub struct Memory(Arc<Shared>);
+pub struct MemoryBudget(Arc<Shared>);
 
 struct Shared {
     total: usize,
@@ -134,9 +134,9 @@ pub struct MemoryUse {
     pub ceiling_bytes: usize,
 }
 
-impl Memory {
+impl MemoryBudget {
     /// A budget in bytes. By default views may use half of it and write sets all but an eighth, so that a
-    /// transaction's writes can still be committed; the others may use all of it. [`Memory::set_ceiling`]
+    /// transaction's writes can still be committed; the others may use all of it. [`MemoryBudget::set_ceiling`]
     /// changes that.
     pub fn new(total_bytes: usize) -> Self {
         let kind = |kind: MemoryKind| Kind {
@@ -307,7 +307,7 @@ impl Memory {
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for MemoryBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory")
             .field("total_bytes", &self.0.total)
@@ -319,7 +319,7 @@ impl fmt::Debug for Memory {
 /// A part of the budget, returned when it is dropped.
 #[derive(Debug)]
 pub struct Reservation {
-    memory: Memory,
+    memory: MemoryBudget,
     kind: MemoryKind,
     /// Taken from the budget: `used`, and the rest of the last slab.
     taken: usize,
@@ -333,7 +333,7 @@ impl Reservation {
     }
 
     /// The budget that it belongs to.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &MemoryBudget {
         &self.memory
     }
 
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn reservations_never_exceed_the_budget_and_come_back() {
-        let memory = Memory::new(1000);
+        let memory = MemoryBudget::new(1000);
         let first = memory.reserve(MemoryKind::Import, 600).unwrap();
         let over = memory.reserve(MemoryKind::Queries, 401).unwrap_err();
         assert_eq!((over.in_use, over.limit, over.asked), (600, 1000, 401));
@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn small_growth_takes_a_slab_at_once_and_the_last_bytes_exactly() {
-        let memory = Memory::new(SLAB_BYTES + 100);
+        let memory = MemoryBudget::new(SLAB_BYTES + 100);
         let mut held = memory.reservation(MemoryKind::Queries);
         held.grow(10).unwrap();
         assert_eq!((held.bytes(), memory.used_bytes()), (10, SLAB_BYTES));
@@ -536,7 +536,7 @@ mod tests {
 
     #[test]
     fn a_ceiling_holds_for_its_kind_alone() {
-        let memory = Memory::new(1000);
+        let memory = MemoryBudget::new(1000);
         memory.set_ceiling(MemoryKind::Views, 300);
         let error = memory.reserve(MemoryKind::Views, 301).unwrap_err();
         assert_eq!(error.limit, 300);
@@ -547,7 +547,7 @@ mod tests {
 
     #[test]
     fn caches_are_evicted_for_others_but_not_for_their_own_kind() {
-        let memory = Memory::new(100 * SLAB_BYTES);
+        let memory = MemoryBudget::new(100 * SLAB_BYTES);
         memory.set_ceiling(MemoryKind::Views, memory.total_bytes());
         let cache = Arc::new(Cache(Mutex::default()));
         memory.add_reclaimer(
@@ -573,7 +573,7 @@ mod tests {
 
     #[test]
     fn many_threads_stay_within_the_budget() {
-        let memory = Memory::new(64 * SLAB_BYTES);
+        let memory = MemoryBudget::new(64 * SLAB_BYTES);
         std::thread::scope(|scope| {
             for thread in 0..4_usize {
                 let memory = &memory;

@@ -8,7 +8,7 @@
 //! [`MemoryEngine`] is the simplest engine and the model of the others. [`Optimistic`] makes an engine out of a
 //! small [`Backend`]: the overlay of own writes, guards, validation and group commit are implemented once.
 //!
-//! [`Memory`] is here because all components that hold much memory need it and this is the lowest crate: one
+//! [`MemoryBudget`] is here because all components that hold much memory need it and this is the lowest crate: one
 //! budget for the process.
 
 mod backend;
@@ -26,15 +26,17 @@ mod optimistic;
 #[cfg(all(test, feature = "model"))]
 mod optimistic_model;
 mod process_memory;
+mod spill;
 mod state;
 pub mod sync;
 mod tree;
 mod view;
 mod write_set;
 
-pub use backend::{Backend, Commit, LogPoint, Pairs};
+pub use backend::{Backend, Commit, LogPoint, PairIterator};
 pub use budget::{
-    Memory, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES, machine_bytes,
+    MemoryBudget, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES,
+    machine_bytes,
 };
 pub use contract::{
     Capabilities, Durability, EngineCommit, EngineSavepoint, EngineTransaction, Granule, GuardMode,
@@ -45,12 +47,16 @@ pub use engine::{CommitHook, Engine};
 pub use errors::{damaged, hex, io_error, key_exists};
 pub use guards::{GuardSet, GuardTable};
 pub use log_node::{
-    GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LogRetention, LoggedCommit,
-    LoggedFootprint, SharedOptions, Watermarks,
+    GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LogClock, LogRetention,
+    LoggedCommit, LoggedFootprint, SharedOptions, Watermarks,
 };
 pub use memory::{MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine};
 pub use optimistic::Optimistic;
 pub use process_memory::{MemoryPart, ProcessMemory, count_allocations};
+pub use spill::{
+    SPILL_BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun,
+    SpillWriter,
+};
 pub use view::View;
 pub use write_set::WriteSet;
 
@@ -63,9 +69,9 @@ mod tests {
         conformance::{Make, Subject, SubjectOptions, random_history},
     };
 
-    struct Memory(Arc<MemoryEngine>);
+    struct MemoryBudget(Arc<MemoryEngine>);
 
-    impl Subject for Memory {
+    impl Subject for MemoryBudget {
         fn engine(&self) -> Arc<dyn Engine> {
             self.0.clone()
         }
@@ -74,9 +80,9 @@ mod tests {
     }
 
     fn memory(options: SubjectOptions) -> Box<dyn Subject> {
-        Box::new(Memory(Arc::new(MemoryEngine::with_max_transaction_bytes(
-            options.max_transaction_bytes,
-        ))))
+        Box::new(MemoryBudget(Arc::new(
+            MemoryEngine::with_max_transaction_bytes(options.max_transaction_bytes),
+        )))
     }
 
     crate::conformance_tests!(memory);

@@ -15,7 +15,7 @@ use isomer_shared_log::SharedLog;
 use crate::sync::{Mutex, RwLock};
 
 use crate::{
-    Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, Optimistic, Order, Pairs,
+    Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, Optimistic, Order, PairIterator,
     SharedOptions, Statistics, StorageError, StreamEntry, ValueVisitor, Version, View, Visitor,
     errors::{hex, key_exists},
     optimistic::delegate_engine,
@@ -273,7 +273,7 @@ impl Backend for MemoryBackend {
     fn ingest(
         &self,
         version: Version,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: Option<&[u8]>,
     ) -> Result<(), StorageError> {
         let mut tree = self.published.read().tree.clone();

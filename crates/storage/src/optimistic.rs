@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 use crate::{
     Backend, Capabilities, CommitHook, Durability, EngineCommit, EngineSavepoint,
     EngineTransaction, Granule, GuardMode, GuardSet, KeyRange, LogPoint, Order, Page, PageLimit,
-    Pairs, Parked, Read, SharedOptions, Snapshot, Statistics, StorageError, StreamEntry,
+    PairIterator, Parked, Read, SharedOptions, Snapshot, Statistics, StorageError, StreamEntry,
     ValueVisitor, Version, View, Visitor, WriteSet,
 };
 
@@ -220,7 +220,7 @@ impl<B: Backend> Optimistic<B> {
     /// See [`crate::Engine::ingest`].
     pub fn ingest(
         &self,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: Option<&[u8]>,
     ) -> Result<Version, StorageError> {
         let state = &*self.core.state;
@@ -348,7 +348,7 @@ macro_rules! delegate_engine {
             }
             fn ingest(
                 &self,
-                pairs: &mut $crate::Pairs<'_>,
+                pairs: &mut $crate::PairIterator<'_>,
                 stream: Option<&[u8]>,
             ) -> Result<$crate::Version, $crate::StorageError> {
                 self.$field.ingest(pairs, stream)

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     Backend, Capabilities, Commit, Durability, EngineCommit, Granule, GuardMode, KeyRange,
-    Optimistic, Order, Pairs, Statistics, StorageError, StreamEntry, Version, View, Visitor,
+    Optimistic, Order, PairIterator, Statistics, StorageError, StreamEntry, Version, View, Visitor,
     sync::{Condvar, Mutex, RwLock},
 };
 
@@ -169,7 +169,12 @@ impl Backend for Slow {
         not_here()
     }
 
-    fn ingest(&self, _: Version, _: &mut Pairs<'_>, _: Option<&[u8]>) -> Result<(), StorageError> {
+    fn ingest(
+        &self,
+        _: Version,
+        _: &mut PairIterator<'_>,
+        _: Option<&[u8]>,
+    ) -> Result<(), StorageError> {
         not_here()
     }
 

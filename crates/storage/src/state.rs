@@ -179,8 +179,10 @@ impl<B: Backend> State<B> {
 
     /// Counts transactions that were refused.
     pub(crate) fn count_conflicts(&self, conflicts: usize) {
-        self.conflicts
-            .fetch_add(conflicts as u64, Ordering::Relaxed);
+        if conflicts > 0 {
+            self.conflicts
+                .fetch_add(conflicts as u64, Ordering::Relaxed);
+        }
     }
 
     /// Commits and conflicts since opening.

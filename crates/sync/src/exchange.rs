@@ -28,16 +28,16 @@ const MAX_PUSH_WAIT: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// A peer to exchange with.
-pub trait Peer: Send {
+pub trait PeerConnection: Send {
     /// Its name in messages.
     fn name(&self) -> &str;
     /// Sends a frame and waits for the answer.
-    fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>>;
+    fn request(&mut self, frame: &[u8]) -> Result<Vec<u8>>;
 }
 
 /// Result of an exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exchanged {
+pub struct ExchangeReport {
     /// Received transactions.
     pub received: u64,
     /// Operations in them.
@@ -58,7 +58,7 @@ pub struct Exchanged {
     pub time: Duration,
 }
 
-impl Exchanged {
+impl ExchangeReport {
     /// Describes what was held back on either side because its timestamps are ahead of a clock.
     pub fn held_text(&self) -> Option<String> {
         let here = self.held.as_ref().map(|held| held_text(held, true));
@@ -71,7 +71,7 @@ impl Exchanged {
 }
 
 /// Called with the progress of an exchange.
-pub type Progress<'a> = &'a mut dyn FnMut(&Exchanged);
+pub type ExchangeProgress<'a> = &'a mut dyn FnMut(&ExchangeReport);
 
 /// Exchanges transactions with a peer until neither has anything that the other one lacks, except for transactions
 /// that are held back because their timestamps are ahead of the clock. A state transfer that broke off on either side
@@ -82,13 +82,13 @@ pub type Progress<'a> = &'a mut dyn FnMut(&Exchanged);
 /// Those of the peer and of this database; what was exchanged before is kept.
 pub fn exchange(
     store: &DataStore,
-    peer: &mut dyn Peer,
-    progress: Progress<'_>,
-) -> Result<Exchanged> {
+    peer: &mut dyn PeerConnection,
+    progress: ExchangeProgress<'_>,
+) -> Result<ExchangeReport> {
     let start = Instant::now();
     let mut current = Exchange {
         peer,
-        done: Exchanged::default(),
+        done: ExchangeReport::default(),
     };
     let refused = current.pull(store, progress)?;
     let has_more = current.push(store, refused.is_some(), progress)?;
@@ -111,16 +111,20 @@ pub fn exchange(
 /// # Errors
 ///
 /// Those of [`exchange`]; [`SyncError::Unreachable`] if one of the two is written to continuously.
-pub fn scrub(store: &DataStore, peer: &mut dyn Peer, progress: Progress<'_>) -> Result<u64> {
+pub fn scrub(
+    store: &DataStore,
+    peer: &mut dyn PeerConnection,
+    progress: ExchangeProgress<'_>,
+) -> Result<u64> {
     const ATTEMPTS: usize = 10;
     let mut repaired = 0;
     for _ in 0..ATTEMPTS {
         exchange(store, peer, progress)?;
         let mut current = Exchange {
             peer,
-            done: Exchanged::default(),
+            done: ExchangeReport::default(),
         };
-        let theirs = current.ask(Kind::Fingerprints, &[], Kind::Page)?;
+        let theirs = current.request(Kind::Fingerprints, &[], Kind::Page)?;
         let Some(differ) = isomer_replication::differing(store, &theirs)? else {
             continue; // a concurrent write
         };
@@ -132,10 +136,10 @@ pub fn scrub(store: &DataStore, peer: &mut dyn Peer, progress: Progress<'_>) -> 
             .iter()
             .flat_map(|range| range.to_le_bytes())
             .collect();
-        let theirs = current.ask(Kind::Ranges, &ranges, Kind::Page)?;
+        let theirs = current.request(Kind::Ranges, &ranges, Kind::Page)?;
         let ours = isomer_replication::ranges_page(store, &differ)?;
         let repair = isomer_replication::repair(store, &theirs).map_err(SyncError::from);
-        let done = repair.and_then(|()| current.ask(Kind::Repair, &ours, Kind::Applied));
+        let done = repair.and_then(|()| current.request(Kind::Repair, &ours, Kind::Applied));
         match done {
             Ok(_) => {}
             // A concurrent write makes the comparison invalid: what it removed must not come back.
@@ -157,15 +161,15 @@ struct StatePage {
 }
 
 struct Exchange<'p> {
-    peer: &'p mut dyn Peer,
-    done: Exchanged,
+    peer: &'p mut dyn PeerConnection,
+    done: ExchangeReport,
 }
 
 impl Exchange<'_> {
-    fn ask(&mut self, kind: Kind, content: &[u8], expected: Kind) -> Result<Vec<u8>> {
+    fn request(&mut self, kind: Kind, content: &[u8], expected: Kind) -> Result<Vec<u8>> {
         let frame = frame::encode(kind, content);
         isomer_replication::crash_point();
-        let answer = self.peer.ask(&frame)?;
+        let answer = self.peer.request(&frame)?;
         self.done.bytes += (frame.len() + answer.len()) as u64;
         let peer = || self.peer.name().to_owned();
         let (kind, content) = frame::decode(&answer).map_err(|wrong| match wrong {
@@ -199,9 +203,13 @@ impl Exchange<'_> {
 
     /// Pulls what the peer has. Returns the peer's refusal if it has an incomplete state transfer, until which it
     /// does not send anything.
-    fn pull(&mut self, store: &DataStore, progress: Progress<'_>) -> Result<Option<SyncError>> {
+    fn pull(
+        &mut self,
+        store: &DataStore,
+        progress: ExchangeProgress<'_>,
+    ) -> Result<Option<SyncError>> {
         loop {
-            let page = match self.ask(
+            let page = match self.request(
                 Kind::Entries,
                 &isomer_replication::greeting(store)?,
                 Kind::Page,
@@ -225,7 +233,7 @@ impl Exchange<'_> {
     /// After an exchange, both report their versions, so that neither lists the other one as behind.
     fn report_versions(&mut self, store: &DataStore) -> Result<()> {
         if self.done.received + self.done.sent + self.done.pages > 0 {
-            let theirs = self.ask(
+            let theirs = self.request(
                 Kind::Greet,
                 &isomer_replication::greeting(store)?,
                 Kind::Greeting,
@@ -237,7 +245,7 @@ impl Exchange<'_> {
     }
 
     /// Joins the peer's whole state.
-    fn join(&mut self, store: &DataStore, progress: Progress<'_>) -> Result<()> {
+    fn join(&mut self, store: &DataStore, progress: ExchangeProgress<'_>) -> Result<()> {
         // A second transfer in one exchange would end like the first: the log is trimmed faster than a state is joined.
         if self.done.joined {
             return Err(SyncError::Unreachable {
@@ -266,7 +274,7 @@ impl Exchange<'_> {
         &mut self,
         store: &DataStore,
         joining: &mut StateTransfer,
-        progress: Progress<'_>,
+        progress: ExchangeProgress<'_>,
     ) -> Result<()> {
         let first = self.page_at(&[])?;
         let mut is_last = joining.merge_page(store, &first.page)?;
@@ -317,7 +325,7 @@ impl Exchange<'_> {
     fn page_at(&mut self, cursor: &[u8]) -> Result<StatePage> {
         let (mut asked, mut pause) = (0, FIRST_PAUSE);
         let page = loop {
-            match self.ask(Kind::Snapshot, cursor, Kind::Page) {
+            match self.request(Kind::Snapshot, cursor, Kind::Page) {
                 Err(SyncError::Unreachable { .. })
                     if !cursor.is_empty() && asked < MAX_PAGE_RETRIES =>
                 {
@@ -332,7 +340,7 @@ impl Exchange<'_> {
     }
 
     /// Pushes this database's whole state.
-    fn push_state(&mut self, store: &DataStore, progress: Progress<'_>) -> Result<()> {
+    fn push_state(&mut self, store: &DataStore, progress: ExchangeProgress<'_>) -> Result<()> {
         let own = isomer_replication::begin_replication(store)?;
         let (mut cursor, mut session, mut begun) = (Vec::new(), 0, 1);
         loop {
@@ -376,7 +384,7 @@ impl Exchange<'_> {
         let begun = Instant::now();
         let (mut asked, mut pause) = (0, FIRST_PAUSE);
         loop {
-            match self.ask(Kind::Join, page, Kind::Applied) {
+            match self.request(Kind::Join, page, Kind::Applied) {
                 Err(error)
                     if may_repeat && error.is_join_running() && begun.elapsed() < MAX_PUSH_WAIT => {
                 }
@@ -397,18 +405,18 @@ impl Exchange<'_> {
         &mut self,
         store: &DataStore,
         is_joining: bool,
-        progress: Progress<'_>,
+        progress: ExchangeProgress<'_>,
     ) -> Result<bool> {
         let mut handed_over = false;
         loop {
-            let theirs = self.ask(Kind::Greet, &[], Kind::Greeting)?;
+            let theirs = self.request(Kind::Greet, &[], Kind::Greeting)?;
             let greeted = isomer_replication::read_greeting(store, &theirs)?;
             let has_more = !greeted.is_past;
             if greeted.is_ahead && (handed_over || !is_joining) {
                 return Ok(has_more);
             }
             let page = isomer_replication::entries_for(store, &theirs, PAGE_BYTES)?;
-            let applied = self.ask(Kind::Apply, &page, Kind::Applied)?;
+            let applied = self.request(Kind::Apply, &page, Kind::Applied)?;
             let applied = decode_applied(&applied).ok_or_else(|| SyncError::Malformed {
                 peer: self.peer.name().to_owned(),
                 what: "the entries that it applied".into(),
@@ -448,12 +456,12 @@ mod tests {
         breaks: Option<u32>,
     }
 
-    impl Peer for Busy {
+    impl PeerConnection for Busy {
         fn name(&self) -> &str {
             "busy"
         }
 
-        fn ask(&mut self, asked: &[u8]) -> Result<Vec<u8>> {
+        fn request(&mut self, asked: &[u8]) -> Result<Vec<u8>> {
             if let Ok((Kind::Snapshot, _)) = frame::decode(asked) {
                 self.pages += 1;
                 if self.pages == 2 && self.lets_go {
@@ -515,12 +523,12 @@ mod tests {
         pushed: u32,
     }
 
-    impl Peer for Slow {
+    impl PeerConnection for Slow {
         fn name(&self) -> &str {
             "slow"
         }
 
-        fn ask(&mut self, asked: &[u8]) -> Result<Vec<u8>> {
+        fn request(&mut self, asked: &[u8]) -> Result<Vec<u8>> {
             let reply = answer(&self.store, asked);
             if !matches!(frame::decode(asked), Ok((Kind::Join, _))) {
                 return Ok(reply);
@@ -571,7 +579,7 @@ mod tests {
         let push = |slow: &mut Slow| {
             let mut exchange = Exchange {
                 peer: slow,
-                done: Exchanged::default(),
+                done: ExchangeReport::default(),
             };
             exchange.push_state(&store, &mut |_| {})
         };

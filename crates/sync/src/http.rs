@@ -14,7 +14,8 @@ use ureq::{
 };
 
 use crate::{
-    Result, SyncError, answer::MAX_FRAME_BYTES, certificates, exchange::Peer, tls::TlsConnector,
+    Result, SyncError, answer::MAX_FRAME_BYTES, certificates, exchange::PeerConnection,
+    tls::TlsConnector,
 };
 
 /// Limit on the length of an answer's head.
@@ -138,12 +139,12 @@ impl Remote {
     }
 }
 
-impl Peer for Remote {
+impl PeerConnection for Remote {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
+    fn request(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
         let answer = match self.send(frame) {
             // Requests are idempotent.
             Err(_) if self.was_answered => self.send(frame),

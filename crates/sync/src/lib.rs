@@ -1,10 +1,10 @@
 //! Replication between databases: protocol and transports.
 //!
 //! Merging is in `isomer_data`, which keeps whole transactions for replicas and applies them. This crate transfers
-//! them: a [`Peer`] is a database in the same process ([`Local::new`]), another one on this machine ([`Local::open`])
-//! or one on a server ([`Remote`]); [`exchange`] brings two databases to the same state. All messages are frames
-//! (`frame`), and one function answers them ([`answer`]), whatever the transport. An exchange keeps no state: after
-//! an interruption the next one continues with what is missing, and every request is idempotent.
+//! them: a [`PeerConnection`] is a database in the same process ([`Local::new`]), another one on this machine
+//! ([`Local::open`]) or one on a server ([`Remote`]); [`exchange`] brings two databases to the same state. All messages
+//! are frames (`frame`), and one function answers them ([`answer`]), whatever the transport. An exchange keeps no
+//! state: after an interruption the next one continues with what is missing, and every request is idempotent.
 
 mod answer;
 mod cause;
@@ -22,10 +22,10 @@ mod tls;
 pub use answer::{MAX_FRAME_BYTES, answer};
 pub use cause::Cause;
 pub use error::{ErrorKind, Result, SyncError};
-pub use exchange::{Exchanged, Peer, Progress, exchange, scrub};
+pub use exchange::{ExchangeProgress, ExchangeReport, PeerConnection, exchange, scrub};
 pub use http::{Remote, RemoteOptions};
 pub use local::Local;
 pub use peers::{
     Address, PeerInfo, PeerState, accept_clock, add_peer, connect, peers, remove_peer, sync_once,
 };
-pub use report::{NO_REPLICA, Report, Trouble, accepted_text, kept_text, report, space_text};
+pub use report::{NO_REPLICA, PeerStall, Report, accepted_text, kept_text, report, space_text};

@@ -5,7 +5,7 @@ use std::path::Path;
 use isomer_data::DataStore;
 use isomer_db::{Builder, Database, internals::DatabaseInternals as _};
 
-use crate::{Result, answer::answer, exchange::Peer};
+use crate::{Result, answer::answer, exchange::PeerConnection};
 
 /// Another database in this process.
 pub struct Local {
@@ -46,12 +46,12 @@ impl Drop for Local {
     }
 }
 
-impl Peer for Local {
+impl PeerConnection for Local {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
+    fn request(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
         Ok(answer(&self.store, frame))
     }
 }

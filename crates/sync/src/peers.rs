@@ -9,8 +9,8 @@ use isomer_data::DataStore;
 use isomer_db::Builder;
 
 use crate::{
-    Cause, Exchanged, Local, Progress, Remote, RemoteOptions, Result, SyncError,
-    exchange::{Peer, exchange},
+    Cause, ExchangeProgress, ExchangeReport, Local, Remote, RemoteOptions, Result, SyncError,
+    exchange::{PeerConnection, exchange},
 };
 
 /// The environment variable with the token for peers without a token file.
@@ -184,7 +184,7 @@ fn options_of(token_file: Option<&Path>, certificates: Option<&Path>) -> Result<
 }
 
 /// Connects to a peer. `builder` configures how a database in a folder is opened.
-pub fn connect(peer: &PeerInfo, builder: &Builder) -> Result<Box<dyn Peer + Send>> {
+pub fn connect(peer: &PeerInfo, builder: &Builder) -> Result<Box<dyn PeerConnection + Send>> {
     Ok(match Address::parse(&peer.name) {
         Address::Url(url) => {
             let options = options_of(peer.token_file.as_deref(), peer.certificates.as_deref())?;
@@ -204,8 +204,8 @@ pub fn sync_once(
     store: &DataStore,
     peer: &PeerInfo,
     builder: &Builder,
-    progress: Progress<'_>,
-) -> Result<Exchanged> {
+    progress: ExchangeProgress<'_>,
+) -> Result<ExchangeReport> {
     if peer.state.is_quarantined {
         let error = peer.state.error.as_deref().unwrap_or("unknown reason");
         return Err(SyncError::Invalid(format!(
@@ -254,8 +254,8 @@ pub fn accept_clock(
     store: &DataStore,
     peer: &PeerInfo,
     builder: &Builder,
-    progress: Progress<'_>,
-) -> Result<(Exchanged, Option<u64>)> {
+    progress: ExchangeProgress<'_>,
+) -> Result<(ExchangeReport, Option<u64>)> {
     let mut peer = peer.clone();
     peer.state.is_quarantined = false;
     let (done, latest_ms) = isomer_replication::accept_clock_during(store, || {

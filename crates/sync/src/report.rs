@@ -20,7 +20,7 @@ pub const NO_REPLICA: &str = "this database is not a replica: `isomer replica ad
 
 /// Why a peer does not advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct PeerStall {
     /// The cause.
     pub cause: Cause,
     /// What happened.
@@ -31,13 +31,13 @@ pub struct Trouble {
 
 impl PeerInfo {
     /// Why exchanges with it do not advance; `None` if they do.
-    pub fn trouble(&self) -> Option<Trouble> {
+    pub fn stall(&self) -> Option<PeerStall> {
         let why = self.state.error.clone()?;
         let cause = match self.state.is_quarantined {
             true => Cause::Quarantined,
             false => self.state.cause.unwrap_or(Cause::Other),
         };
-        Some(Trouble {
+        Some(PeerStall {
             cause,
             why,
             advice: cause.advice(),
@@ -123,8 +123,8 @@ impl Report {
         lines.extend(self.keepers.iter().map(keeps));
         for peer in &self.peers {
             lines.push(format!("{}: {}", peer.name, exchanged_text(peer)));
-            if let Some(trouble) = peer.trouble() {
-                lines.push(format!("  what to do: {}", trouble.advice));
+            if let Some(stall) = peer.stall() {
+                lines.push(format!("  what to do: {}", stall.advice));
             }
         }
         let member =
@@ -179,20 +179,20 @@ impl Report {
             ])
         });
         let peers = self.peers.iter().map(|peer| {
-            let trouble = peer.trouble();
+            let stall = peer.stall();
             let some = |text: Option<&str>| text.map_or(Value::Null, Value::from);
-            let trouble = trouble.as_ref();
+            let stall = stall.as_ref();
             map([
                 ("name", peer.name.as_str().into()),
                 (
                     "state",
-                    trouble
-                        .map_or("exchanging", |trouble| trouble.cause.name())
+                    stall
+                        .map_or("exchanging", |stall| stall.cause.name())
                         .into(),
                 ),
                 ("last_exchanged", time(peer.state.exchanged_ms)),
-                ("why", some(trouble.map(|trouble| trouble.why.as_str()))),
-                ("advice", some(trouble.map(|trouble| trouble.advice))),
+                ("why", some(stall.map(|stall| stall.why.as_str()))),
+                ("advice", some(stall.map(|stall| stall.advice))),
             ])
         });
         let members = self.members.iter().map(|member| {
@@ -267,12 +267,12 @@ fn exchanged_text(peer: &PeerInfo) -> String {
         0 => "never exchanged".to_owned(),
         ms => format!("last exchanged at {}", time_text(ms)),
     };
-    match peer.trouble() {
+    match peer.stall() {
         None => when,
-        Some(trouble) if trouble.cause == Cause::Quarantined => {
-            format!("{when}; QUARANTINED: {}", trouble.why)
+        Some(stall) if stall.cause == Cause::Quarantined => {
+            format!("{when}; QUARANTINED: {}", stall.why)
         }
-        Some(trouble) => format!("{when}; {}: {}", trouble.cause.name(), trouble.why),
+        Some(stall) => format!("{when}; {}: {}", stall.cause.name(), stall.why),
     }
 }
 

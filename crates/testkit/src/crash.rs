@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use isomer_data::Verdict;
 use isomer_db::{
-    Database, ErrorKind, ReadTransaction, WriteTransaction,
+    Database, ErrorKind, ReadTransaction, Sharing, WriteTransaction,
     internals::{
         BuilderInternals as _, DatabaseInternals as _, TransactionInternals as _,
         views::{AdjacencySide, ViewKind, ViewOptions},
@@ -112,13 +112,15 @@ pub fn prepare(db: &Database) -> Result<()> {
     Ok(())
 }
 
-/// Opens the database with read views that are built, merged and written to disk all the time.
+/// Opens the database, shared if it is stored so, with read views that are built, merged and written to disk all the
+/// time.
 pub fn open(path: &Path) -> Result<Database> {
     let mut views = ViewOptions::default();
     views.demand = 1;
     views.merge_after = 8;
     views.keep_at_least = 1;
-    Ok(Database::builder().views(views).open(path)?)
+    let builder = Database::builder().sharing(Sharing::AsStored);
+    Ok(builder.views(views).open(path)?)
 }
 
 /// Opens the database at `path` and commits until killed (or until `most` transactions of each writer);

@@ -12,8 +12,8 @@ use std::{
 
 use isomer_storage::{
     Capabilities, CommitHook, Durability, Engine, EngineSavepoint, EngineTransaction, Granule,
-    GuardMode, KeyRange, Order, Page, PageLimit, Pairs, Read, Snapshot, Statistics, StorageError,
-    StreamEntry, ValueVisitor, Version,
+    GuardMode, KeyRange, Order, Page, PageLimit, PairIterator, Read, Snapshot, Statistics,
+    StorageError, StreamEntry, ValueVisitor, Version,
 };
 
 /// A kind of call.
@@ -324,7 +324,7 @@ impl Engine for Faulty {
 
     fn ingest(
         &self,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: Option<&[u8]>,
     ) -> Result<Version, StorageError> {
         self.inner.pass(Call::Ingest)?;

@@ -15,6 +15,7 @@ pub mod model;
 pub mod naive;
 pub mod poll;
 pub mod random;
+pub mod second_process;
 pub mod tck;
 pub mod unchecked;
 

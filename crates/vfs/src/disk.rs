@@ -68,7 +68,7 @@ impl Call {
 
 /// The kind of object at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileType {
     /// A file.
     File,
     /// A folder.
@@ -83,7 +83,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens or creates a file. A new name is durable once the folder was synced.
     fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
     /// The kind of object at `path`; `NotFound` if there is none.
-    fn kind(&self, path: &Path) -> io::Result<Kind>;
+    fn kind(&self, path: &Path) -> io::Result<FileType>;
     /// The names in a folder, in unspecified order.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
     /// Creates a folder and its missing parents, accessible by their owner only. An existing folder is not an
@@ -104,6 +104,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Locks the file `path` until the returned lock is dropped, without waiting. An exclusive lock creates a
     /// missing file and records the process id in it; a shared lock of a missing file is `None`.
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Option<Lock>, LockError>;
+    /// The existing folder of the operating system for the locks and the shared memory of the processes that use
+    /// `folder`, which exists. By default `folder` itself; a simulated disk has another one.
+    fn local_folder(&self, folder: &Path) -> io::Result<PathBuf> {
+        Ok(folder.to_owned())
+    }
     /// Free bytes on the file system of `path`; `None` if unknown.
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>>;
 
@@ -159,6 +164,27 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// what is durable, and a later success does not cover writes from before the error.
     fn sync(&self) -> io::Result<()>;
 
+    /// Maps the `bytes` at `offset` into memory, so that writing to them needs no system call. They have a place on the
+    /// disk from then on. `None` if this disk does not map files, or could run out of space in a later write to them.
+    ///
+    /// What is written there is seen by every `read_at`, and covered by [`DiskFile::sync`]. No process may shorten the
+    /// file to less than the mapped part while it is mapped: the operating system ends a process that writes to memory
+    /// whose part of the file is gone.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before the bytes do, `StorageFull` if there is no space for them, and those of
+    /// the file system.
+    fn map(&self, offset: u64, bytes: usize) -> io::Result<Option<Box<dyn FileMapping>>> {
+        let _ = (offset, bytes);
+        Ok(None)
+    }
+
+    /// Writes `bytes` zeros at `offset`. A part of the file that is mapped later is best written by this call: see
+    /// [`RealDisk`](crate::RealDisk).
+    fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.write_all_at(&vec![0; bytes as usize], offset)
+    }
+
     /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
@@ -201,4 +227,17 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         }
         Ok(())
     }
+}
+
+/// A part of a file that is mapped into memory for writing.
+pub trait FileMapping: Send + fmt::Debug {
+    /// Writes all of `bytes` at `offset` of the file. If this process ends during the call, any part of them may be
+    /// written; if others write the same bytes at once, the file has a mix.
+    ///
+    /// # Errors
+    /// None on the real disk.
+    ///
+    /// # Panics
+    /// If the bytes are not within the mapped part.
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }

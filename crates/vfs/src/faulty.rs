@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Call, Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode};
+use crate::{Call, Disk, DiskFile, FileMapping, FileType, Lock, LockError, LockMode, OpenMode};
 
 /// Decides whether a call fails, and how.
 pub type FaultHook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
@@ -78,7 +78,7 @@ impl Disk for FaultyDisk {
         }))
     }
 
-    fn kind(&self, path: &Path) -> io::Result<Kind> {
+    fn kind(&self, path: &Path) -> io::Result<FileType> {
         self.hooks.around(Call::List, path, || self.disk.kind(path))
     }
 
@@ -122,6 +122,10 @@ impl Disk for FaultyDisk {
         self.disk.lock(path, mode)
     }
 
+    fn local_folder(&self, folder: &Path) -> io::Result<PathBuf> {
+        self.disk.local_folder(folder)
+    }
+
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
         self.disk.free_bytes(path)
     }
@@ -154,6 +158,12 @@ impl DiskFile for FaultyFile {
         })
     }
 
+    fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.hooks.around(Call::Write, &self.path, || {
+            self.file.write_zeros(offset, bytes)
+        })
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.hooks
             .around(Call::List, &self.path, || self.file.len())
@@ -177,5 +187,40 @@ impl DiskFile for FaultyFile {
     fn sync(&self) -> io::Result<()> {
         self.hooks
             .around(Call::Sync, &self.path, || self.file.sync())
+    }
+
+    /// Only the writes to the mapping can fail: without a mapping the caller writes as usual.
+    fn map(&self, offset: u64, bytes: usize) -> io::Result<Option<Box<dyn FileMapping>>> {
+        let mapping = self.file.map(offset, bytes)?;
+        Ok(mapping.map(|mapping| {
+            Box::new(FaultyMapping {
+                mapping,
+                path: self.path.clone(),
+                hooks: self.hooks.clone(),
+            }) as Box<dyn FileMapping>
+        }))
+    }
+}
+
+struct FaultyMapping {
+    mapping: Box<dyn FileMapping>,
+    path: PathBuf,
+    hooks: Hooks,
+}
+
+impl fmt::Debug for FaultyMapping {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FaultyMapping")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FileMapping for FaultyMapping {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.hooks.around(Call::Write, &self.path, || {
+            self.mapping.write_at(bytes, offset)
+        })
     }
 }

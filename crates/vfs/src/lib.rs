@@ -2,13 +2,14 @@
 //! a disk.
 //!
 //! [`Disk`] is a file system, [`DiskFile`] an open file: positional reads and writes, lengths, syncs of files
-//! *and* of folders, renames, links, locks. [`RealDisk`] is the operating system's. [`SimDisk`] is an
-//! in-memory disk that loses power at any call and then drops, tears or keeps unsynced writes,
-//! deterministically by seed. [`FaultyDisk`] injects errors into calls on either of them. [`Seal`] encrypts
-//! what is written to any of them, with keys that the database keeps wrapped in a file ([`keys`]). [`Time`]
-//! is the clock used for pacing and timeouts. [`SharedPage`] and [`LockFile`] are what several processes on one machine
-//! agree by. [`process`] has the limits and times of the process, [`net`] how several servers listen on one address;
-//! together with [`RealDisk`] they hold all code that differs between operating systems.
+//! *and* of folders, renames, links, locks. A [`FileMapping`] is a part of a file in memory, which is written to
+//! without a system call. [`RealDisk`] is the operating system's. [`SimDisk`] is an in-memory disk that loses power at
+//! any call and then drops, tears or keeps unsynced writes, deterministically by seed. [`FaultyDisk`] injects errors
+//! into calls on either of them. [`Seal`] encrypts what is written to any of them, with keys that the database keeps
+//! wrapped in a file ([`keys`]). [`Time`] is the clock used for pacing and timeouts. [`SharedPage`] and [`LockFile`]
+//! are what several processes on one machine agree by. [`process`] has the limits and times of the process, [`net`] how
+//! several servers listen on one address; together with [`RealDisk`] they hold all code that differs between operating
+//! systems.
 //!
 //! Guarantees of every disk:
 //! - bytes written before a successful sync survive a loss of power;
@@ -32,7 +33,7 @@ mod shared_page;
 mod sim;
 mod time;
 
-pub use disk::{Call, Disk, DiskFile, Kind, OpenMode, sync_above};
+pub use disk::{Call, Disk, DiskFile, FileMapping, FileType, OpenMode, sync_above};
 pub use faulty::{FaultHook, FaultyDisk};
 pub use lock::{Lock, LockError, LockFile, LockMode};
 pub use platform::{private_file, private_folder, remote_file_system, stored_bytes, sync_folder};

@@ -60,6 +60,7 @@ impl SharedPage {
     }
 
     /// The words, all but those of the bells.
+    #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         let words = self.mapping.words();
         &words[..words.len() - BELL_BYTES / 8]
@@ -118,7 +119,8 @@ impl Bell<'_> {
         }
     }
 
-    /// Wakes all waiting threads. Without one this makes no system call.
+    /// Wakes all waiting threads. Without one this is one load: what is announced must be a [`SeqCst`] store or the
+    /// work of the system, or a fence must follow it, so that a thread that begins to listen after that load sees it.
     pub fn ring(self) {
         if self.called() {
             crate::platform::system::wake(&self.0.rung, u32::MAX);
@@ -134,9 +136,12 @@ impl Bell<'_> {
         }
     }
 
-    /// Counts a ring; returns whether threads may wait. In this order: a thread that begins to listen between the two
-    /// stays noted as waiting, and sees the change that is announced.
+    /// Counts a ring if threads may wait; returns whether they do. In this order: a thread that begins to listen
+    /// between the two stays noted as waiting, and sees the change that is announced.
     fn called(self) -> bool {
+        if self.0.waiting.load(SeqCst) == 0 {
+            return false;
+        }
         let waiting = self.0.waiting.swap(0, SeqCst) != 0;
         self.0.rung.fetch_add(1, SeqCst);
         waiting
@@ -182,7 +187,8 @@ mod tests {
         changes: u32,
         rung: u32,
         is_waiting: bool,
-        /// Steps that each of two ringers has made: change, swap, count, wake.
+        /// Steps that each of two ringers has made: change, look, swap, count, wake. One that finds no waiting thread
+        /// when it looks is done.
         ringers: [u8; 2],
         /// Whether their swap has found a waiting thread.
         found: [bool; 2],
@@ -195,10 +201,12 @@ mod tests {
         fn ring(mut self, at: usize) -> Option<Self> {
             match self.ringers[at] {
                 0 => self.changes += 1,
-                1 => self.found[at] = std::mem::take(&mut self.is_waiting),
-                2 => self.rung += 1,
-                3 if self.found[at] && self.listener == 4 => self.listener = 0,
-                3 => {}
+                1 if !self.is_waiting => self.ringers[at] = 4,
+                1 => {}
+                2 => self.found[at] = std::mem::take(&mut self.is_waiting),
+                3 => self.rung += 1,
+                4 if self.found[at] && self.listener == 4 => self.listener = 0,
+                4 => {}
                 _ => return None,
             }
             self.ringers[at] += 1;

@@ -1,10 +1,12 @@
 //! Why a view could not be built.
 
+use std::io;
+
 use isomer_data::DataError;
 use isomer_storage::OverBudget;
 use thiserror::Error;
 
-use crate::segment::SegmentError;
+use crate::segment::{SegmentDamage, SegmentError, SegmentOverflow, SegmentRejection};
 
 /// Why a view could not be built. Reads use the rows instead.
 #[derive(Debug, Error)]
@@ -37,21 +39,25 @@ pub enum ViewError {
     Overtaken,
     /// The stored view could not be read.
     #[error("the stored view cannot be read: {0}")]
-    Unreadable(String),
+    Unreadable(#[source] io::Error),
     /// The stored view is damaged.
     #[error("the stored view is damaged: {0}")]
-    Damaged(String),
-    /// The stored view was not used.
+    Damaged(#[source] SegmentDamage),
+    /// The stored view is intact, and not for this database and program.
     #[error("the stored view was rejected: {0}")]
-    Stored(String),
+    Rejected(#[source] SegmentRejection),
+    /// The view cannot be stored.
+    #[error("the view cannot be stored: {0}")]
+    Unwritable(#[source] SegmentOverflow),
 }
 
 impl From<SegmentError> for ViewError {
     fn from(error: SegmentError) -> Self {
         match error {
-            SegmentError::Damaged(reason) => Self::Damaged(reason),
-            SegmentError::Io(error) => Self::Unreadable(error.to_string()),
-            error => Self::Stored(error.to_string()),
+            SegmentError::Io(error) => Self::Unreadable(error),
+            SegmentError::Damaged(damage) => Self::Damaged(damage),
+            SegmentError::Rejected(rejection) => Self::Rejected(rejection),
+            SegmentError::Unwritable(overflow) => Self::Unwritable(overflow),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     error::ViewError,
     keeping::{FEW_BEHIND, Keeping},
     registry::Registry,
-    segment::{Head, SegmentError, Stored},
+    segment::{Head, SegmentError, SegmentRejection, Stored},
     slot::Slot,
     status::ViewKind,
     views::{Views, for_slot},
@@ -83,9 +83,9 @@ impl ViewFiles<'_> {
                         no_more();
                         Err(error)
                     }
-                    ViewError::Damaged(_) | ViewError::Stored(_) => {
-                        if let ViewError::Damaged(reason) = &error {
-                            keeping.note(kind, reason.clone());
+                    ViewError::Damaged(_) | ViewError::Rejected(_) | ViewError::Unwritable(_) => {
+                        if let ViewError::Damaged(damage) = &error {
+                            keeping.note(kind, damage.to_string());
                         }
                         no_more();
                         keeping.forget(kind);
@@ -137,12 +137,12 @@ impl ViewFiles<'_> {
         if found != *head && store.is_shared() {
             keeping.note_replaced(&store, &found, blocks.bytes());
         } else if found != *head {
-            return Err(SegmentError::Foreign.into());
+            return Err(SegmentError::from(SegmentRejection::Foreign).into());
         }
         let head = &found;
         let lineage = store.eras().lineage()?;
         if !lineage.holds(&head.era, head.version) || !lineage.has_changes_since(head.version) {
-            return Err(SegmentError::Foreign.into());
+            return Err(SegmentError::from(SegmentRejection::Foreign).into());
         }
         let nodes = store.counts().nodes_now(None);
         let newest = self.views.begin_building(slot, nodes)?;

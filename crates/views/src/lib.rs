@@ -45,6 +45,7 @@ pub use column::{Cell, ColumnAt, ColumnPage, PAGE_ROWS, PageBits, PageValues};
 pub use error::ViewError;
 pub use reader::ViewReader;
 pub use segment::DamagedFile;
+pub use segment::{SegmentDamage, SegmentOverflow, SegmentRejection};
 pub use side::AdjacencySide;
 pub use status::{Owner, ViewKind, ViewState, ViewStatus};
 pub use views::{ViewOptions, Views};

@@ -366,7 +366,11 @@ impl Views {
             .collect();
         if let Owner::Nodes(label) = owner {
             wanted.extend(catalog.prop_id("_key").map(|key| [key].into()));
-            for index in catalog.indexes().iter().filter(|one| one.label == label) {
+            for index in catalog
+                .indexes()
+                .iter()
+                .filter(|one| one.scope == label.into())
+            {
                 for field in index.fields.iter().filter(|field| !field.each) {
                     let names = field.path.0.iter();
                     let path: Option<Arc<[PropId]>> =

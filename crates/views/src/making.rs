@@ -333,6 +333,8 @@ impl Views {
             return Ok(());
         };
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
+        // The snapshot fixes the version of the new base. Commits that it includes must be in the delta, so the feed
+        // catches up with it first; later ones stay in the delta, which the new generation takes over.
         let tx = store.begin(Access::Read)?;
         if tx.version() <= generation.from {
             return Ok(());
@@ -389,14 +391,14 @@ mod tests {
 
     use isomer_bulk::{BulkNode, BulkOptions, load_nodes};
     use isomer_data::{CommitObserver, DataStoreOptions};
-    use isomer_storage::{Memory, MemoryEngine};
+    use isomer_storage::{MemoryBudget, MemoryEngine};
     use isomer_value::{LabelId, Map, NodeId, Value};
 
     use super::*;
     use crate::{ViewOptions, side::AdjacencySide};
 
-    fn open(budget: usize) -> (DataStore, Arc<Views>, Memory) {
-        let memory = Memory::new(budget);
+    fn open(budget: usize) -> (DataStore, Arc<Views>, MemoryBudget) {
+        let memory = MemoryBudget::new(budget);
         let mut options = DataStoreOptions::default();
         options.memory = memory.clone();
         let store = DataStore::open(Arc::new(MemoryEngine::new()), options).unwrap();

@@ -95,6 +95,8 @@ pub(crate) fn merge(
     version: Version,
     effort: &mut Effort<'_>,
 ) -> Result<MemberBase, ViewError> {
+    // The set is one compressed bitmap that readers use as a whole, so it is copied as a whole: unlike adjacency and
+    // columns, it has no parts that the two bases could share. At about a bit a node that is cheap.
     let mut set = changed(generation, version);
     set.optimize();
     let base = MemberBase::new(set);
@@ -105,6 +107,7 @@ pub(crate) fn merge(
 fn changed(generation: &Generation<MemberBase>, version: Version) -> RoaringBitmap {
     let mut set = (*generation.base.set).clone();
     for node in generation.delta.nodes(generation.from, version) {
+        // Membership is a state, not a sum: the newest entry decides, and older ones are hidden by it.
         let mut newest = None;
         generation
             .delta

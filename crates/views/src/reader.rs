@@ -649,4 +649,14 @@ impl GraphRead for ViewReader<'_> {
     ) -> Result<(), DataError> {
         self.tx.index_seek(seek, cursor, limit, out)
     }
+
+    fn relationship_index_seek(
+        &self,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        out: &mut Vec<RelRow>,
+    ) -> Result<(), DataError> {
+        self.tx.relationship_index_seek(seek, cursor, limit, out)
+    }
 }

@@ -122,7 +122,7 @@ pub(crate) struct Slot<B: Base> {
     pub(crate) stored: AtomicBool,
     /// Failed builds since the last successful one.
     pub(crate) failures: AtomicU32,
-    /// CurrentGeneration while a thread builds or merges the view.
+    /// Locked while a thread builds or merges the view.
     pub(crate) making: Mutex<()>,
 }
 
@@ -341,6 +341,8 @@ impl<B: Base> Slot<B> {
         if !past.inexpressible.is_empty() {
             return false;
         }
+        // `past` holds the replayed commits up to `to`, and collecting began before the replay ended, so the two
+        // overlap: only what is above `to` is taken from the collected ones.
         let delta = past.delta;
         building.delta.each_after(to, |version, node, change| {
             delta.push(version, node, change.clone());
@@ -378,6 +380,8 @@ impl<B: Base> Slot<B> {
         if !generations.current.as_ref().is_some_and(same) {
             return false;
         }
+        // A copy of the entries above `from`: readers of older versions hold the old generation, whose delta must keep
+        // the entries that the new base contains now.
         let delta = merged.delta.after(from, base.id_bound());
         delta.each(|node, change| base.note_change(node, change));
         let generation = Generation {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use isomer_data::{DataError, DataStore, Version, WeakDataStore};
-use isomer_storage::{Memory, MemoryKind, Reclaim};
+use isomer_storage::{MemoryBudget, MemoryKind, Reclaim};
 use isomer_value::{LabelId, PropId, TypeId};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -67,7 +67,7 @@ const READER_LOCK_WAIT: Duration = Duration::from_millis(100);
 pub struct Views {
     pub(crate) options: ViewOptions,
     /// The memory budget.
-    pub(crate) memory: Memory,
+    pub(crate) memory: MemoryBudget,
     pub(crate) store: WeakDataStore,
     pub(crate) this: Weak<Self>,
     /// Held while commits are applied, and while the construction of a base starts or ends: see

@@ -31,6 +31,10 @@ struct Module {
     imports: Vec<ModulePath>,
     /// What it exports from elsewhere: the name here, and the path.
     exports: BTreeMap<String, ModulePath>,
+    /// The names of `exports` that are `pub` without a restriction, and so are the modules and types it declares.
+    public_exports: BTreeSet<String>,
+    public_modules: BTreeSet<String>,
+    public_types: BTreeSet<String>,
 }
 
 /// The modules of a crate; each is one file.
@@ -47,6 +51,31 @@ pub struct Circle {
 
 /// Circles of more than one file in each crate, the longest first.
 pub fn all() -> Result<Vec<Circle>> {
+    let crates = crates()?;
+    let mut circles: Vec<Circle> = Vec::new();
+    for (part, modules) in &crates {
+        circles.extend(modules.circles().into_iter().map(|circle| Circle {
+            part: part.clone(),
+            files: circle.iter().map(name_of).collect(),
+        }));
+    }
+    circles.sort_by_key(|circle| (Reverse(circle.files.len()), circle.to_string()));
+    Ok(circles)
+}
+
+/// The types that other crates can name, by crate: the module that declares a type, and its name. What is `pub` in a
+/// private module and not exported from it is none.
+pub fn public_types() -> Result<Vec<(String, String, String)>> {
+    let mut all = Vec::new();
+    for (part, modules) in crates()? {
+        let types = modules.public_types().into_iter();
+        all.extend(types.map(|(module, name)| (part.clone(), name_of(&module), name)));
+    }
+    Ok(all)
+}
+
+/// The modules of each crate, without tests.
+fn crates() -> Result<BTreeMap<String, Modules>> {
     let mut crates: BTreeMap<String, Modules> = BTreeMap::new();
     for file in workspace::tracked_files()? {
         let Some(part) = product_part(&file) else {
@@ -59,15 +88,7 @@ pub fn all() -> Result<Vec<Circle>> {
         let module = Module::parse(&without_tests(&RustText::split(&text).code));
         crates.entry(part).or_default().0.insert(path, module);
     }
-    let mut circles: Vec<Circle> = Vec::new();
-    for (part, modules) in &crates {
-        circles.extend(modules.circles().into_iter().map(|circle| Circle {
-            part: part.clone(),
-            files: circle.iter().map(name_of).collect(),
-        }));
-    }
-    circles.sort_by_key(|circle| (Reverse(circle.files.len()), circle.to_string()));
-    Ok(circles)
+    Ok(crates)
 }
 
 impl std::fmt::Display for Circle {
@@ -136,7 +157,11 @@ impl Module {
                 rest.push('\n');
                 continue;
             }
-            let is_public = line.starts_with("pub");
+            let is_exported = line.starts_with("pub");
+            let is_public = line.starts_with("pub ");
+            if is_public {
+                module.declare(line);
+            }
             let Some(tree) = import_of(line) else {
                 rest.push_str(line);
                 rest.push('\n');
@@ -150,6 +175,9 @@ impl Module {
             let tree = tree.split(';').next().unwrap_or_default();
             for (path, name) in paths_of(tree) {
                 if is_public {
+                    module.public_exports.insert(name.clone());
+                }
+                if is_exported {
                     module.exports.insert(name, path.clone());
                 }
                 module.imports.push(path);
@@ -157,6 +185,18 @@ impl Module {
         }
         module.imports.extend(paths_in_code(&rest));
         module
+    }
+
+    /// Notes the module or type that a line of the top level declares as `pub`.
+    fn declare(&mut self, line: &str) {
+        let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let kind = words.find(|word| !["pub", "unsafe", ""].contains(word));
+        let names = match kind {
+            Some("mod") => &mut self.public_modules,
+            Some("struct" | "enum" | "union" | "trait" | "type") => &mut self.public_types,
+            _ => return,
+        };
+        names.extend(words.next().map(str::to_owned));
     }
 }
 
@@ -254,6 +294,17 @@ fn paths_of(tree: &str) -> Vec<(ModulePath, String)> {
 impl Modules {
     /// The module that defines what `path` names in the module `from`; none for something of another crate.
     fn definer(&self, path: &[String], from: &[String], hops: usize) -> Option<ModulePath> {
+        self.definition(path, from, hops).map(|(module, _)| module)
+    }
+
+    /// The module that defines what `path` names in the module `from`, and its name there; no name where the path is
+    /// that module itself.
+    fn definition<'a>(
+        &'a self,
+        path: &'a [String],
+        from: &[String],
+        hops: usize,
+    ) -> Option<(ModulePath, Option<&'a str>)> {
         let (mut module, mut names) = match path.first()?.as_str() {
             "crate" => (Vec::new(), &path[1..]),
             "self" => (from.to_vec(), &path[1..]),
@@ -275,11 +326,44 @@ impl Modules {
         let exported = names.first().and_then(|name| own.exports.get(name));
         if let Some(exported) = exported
             && hops < MAX_HOPS
-            && let Some(definer) = self.definer(exported, &module, hops + 1)
+            && let Some(definition) = self.definition(exported, &module, hops + 1)
         {
-            return Some(definer);
+            return Some(definition);
         }
-        Some(module)
+        Some((module, names.first().map(String::as_str)))
+    }
+
+    /// Types that the root of the crate, a public module, or an export of one of them names.
+    fn public_types(&self) -> BTreeSet<(ModulePath, String)> {
+        let mut types = BTreeSet::new();
+        let mut seen: BTreeSet<ModulePath> = BTreeSet::new();
+        let mut open: Vec<ModulePath> = vec![Vec::new()];
+        while let Some(path) = open.pop() {
+            let Some(module) = self.0.get(&path) else {
+                continue;
+            };
+            if !seen.insert(path.clone()) {
+                continue;
+            }
+            let declared = module.public_types.iter();
+            types.extend(declared.map(|name| (path.clone(), name.clone())));
+            let children = module.public_modules.iter();
+            open.extend(children.filter_map(|name| self.child(&path, name)));
+            for name in &module.public_exports {
+                match self.definition(&module.exports[name], &path, 0) {
+                    None => {}
+                    // A module under another name, or all that it has.
+                    Some((definer, None | Some("*"))) => open.push(definer),
+                    Some((definer, Some(name))) => {
+                        let is_type = |module: &Module| module.public_types.contains(name);
+                        if self.0.get(&definer).is_some_and(is_type) {
+                            types.insert((definer, name.to_owned()));
+                        }
+                    }
+                }
+            }
+        }
+        types
     }
 
     fn child(&self, module: &[String], name: &str) -> Option<ModulePath> {
@@ -390,6 +474,31 @@ mod tests {
         let names: Vec<_> = circles[0].iter().map(|path| path.join("::")).collect();
         assert_eq!(names, ["a", "a::b", "a::c"]);
         assert_eq!(circles.len(), 1);
+    }
+
+    #[test]
+    fn other_crates_can_name_what_public_modules_declare_or_export() {
+        let modules = modules(&[
+            (
+                "src/lib.rs",
+                "mod a;\npub mod b;\npub use a::{One, c::Two as Three};\npub(crate) use a::Four;\n",
+            ),
+            (
+                "src/a/mod.rs",
+                "pub mod c;\npub struct One;\npub struct Four;\npub fn five() {}\n",
+            ),
+            ("src/a/c.rs", "pub enum Two {\n}\npub enum Private {\n}\n"),
+            (
+                "src/b.rs",
+                "pub use crate::d;\npub type Six = u8;\nmod e {\n    pub struct Inner;\n}\npub(super) struct Seven;\n",
+            ),
+            ("src/d.rs", "pub unsafe trait Eight {\n}\n"),
+        ]);
+        let types = modules.public_types().into_iter();
+        let names: Vec<_> = types
+            .map(|(module, name)| format!("{} {name}", name_of(&module)))
+            .collect();
+        assert_eq!(names, ["a One", "a::c Two", "b Six", "d Eight"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ const MAX_DOCUMENT_COLUMNS: usize = 140;
 /// Largest tracked file.
 const MAX_FILE_BYTES: u64 = 512 * 1024;
 /// Largest sum of all tracked files.
-const MAX_TOTAL_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_TOTAL_BYTES: u64 = 24 * 1024 * 1024;
 /// Endings of what compilers and packagers write.
 const BUILT_ENDINGS: [&str; 16] = [
     "a", "class", "d", "dll", "dylib", "exe", "jar", "node", "o", "pdb", "profraw", "pyc", "rlib",

@@ -14,12 +14,7 @@ const REASON_LINES: usize = 3;
 const SLEEPS: Limit = Limit {
     unit: "sleeps in tests without a comment that gives the reason",
     most: 0,
-    exceptions: &[
-        ("chat", 4),
-        ("data", 1),
-        ("shared-log", 1),
-        ("storage-redb", 2),
-    ],
+    exceptions: &[],
     file: file!(),
 };
 

@@ -130,7 +130,7 @@ impl Likes {
     }
 
     /// The people to query, in this order.
-    pub fn asked(&self) -> Vec<u32> {
+    pub fn queried_people(&self) -> Vec<u32> {
         let mut random = Random::for_item(SEED, 7, u64::from(self.shape.people));
         (0..ASKED)
             .map(|_| random.below(self.shape.people as usize) as u32)
@@ -174,7 +174,7 @@ impl Likes {
             writeln!(out, "{person}\t{item}")?;
         }
         out.flush()?;
-        let asked = self.asked();
+        let asked = self.queried_people();
         let mut out = file(format!("asked_{name}.txt"))?;
         for person in &asked {
             writeln!(out, "{person}")?;

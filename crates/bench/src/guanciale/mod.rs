@@ -71,7 +71,7 @@ pub fn run(folder: &Path, scale: f64, report: &mut dyn Report) -> Result<()> {
 
 fn recommend(shape: Shape, time: Duration, checked: usize, report: &mut dyn Report) -> Result<()> {
     let likes = Likes::draw(shape);
-    let asked = likes.asked();
+    let asked = likes.queried_people();
     let graph = Graph::load(&likes)?;
     let mut loops = likes.loops();
     let right: Vec<String> = asked[..checked]

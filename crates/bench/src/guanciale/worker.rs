@@ -63,7 +63,7 @@ fn execute(
         "recommend" => {
             let (likes, graph) = loaded.as_ref().context("load first")?;
             let time = Duration::try_from_secs_f64(argument.parse()?)?;
-            let asked = likes.asked();
+            let asked = likes.queried_people();
             let mut loops = likes.loops();
             let mut checked = Vec::new();
             for &person in &asked[..CHECKED] {

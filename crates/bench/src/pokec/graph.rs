@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use isomer_db::{
-    Database, Durability, EngineKind, Map, QueryResult, Value, WriteTransaction,
+    Database, Durability, EngineKind, Map, QueryResult, Sharing, Value, WriteTransaction,
     internals::{
         BuilderInternals as _, DatabaseInternals as _, LayerResult as _, TransactionInternals as _,
         bulk::{BulkPhase, BulkWatch},
@@ -81,6 +81,8 @@ pub enum Source {
 pub struct Graph {
     folder: PathBuf,
     engine: EngineKind,
+    /// How it is opened once it is loaded.
+    sharing: Sharing,
     source: Source,
     db: Option<Database>,
     /// Person number by node id.
@@ -97,12 +99,18 @@ impl Graph {
         Self {
             folder: folder.join("pokec"),
             engine,
+            sharing: Sharing::Exclusive,
             source,
             db: None,
             people: HashMap::new(),
             batches: 0,
             views: true,
         }
+    }
+
+    /// The same, which is opened in this way once it is loaded: a shared database takes no large load.
+    pub fn shared_as(self, sharing: Sharing) -> Self {
+        Self { sharing, ..self }
     }
 
     /// Bytes on disk; 0 for a database in memory.
@@ -115,7 +123,7 @@ impl Graph {
 
     /// Opens a database that was loaded earlier.
     pub fn reopen(&mut self) -> Result<()> {
-        self.db = Some(self.open()?);
+        self.db = Some(self.open(self.sharing)?);
         self.number_people()
     }
 
@@ -127,11 +135,12 @@ impl Graph {
         }
     }
 
-    fn open(&self) -> Result<Database> {
+    fn open(&self, sharing: Sharing) -> Result<Database> {
         let mut views = ViewOptions::default();
         views.enabled = self.views;
         let builder = Database::builder()
             .engine(self.engine)
+            .sharing(sharing)
             .memory(MEMORY_BYTES)
             .views(views);
         Ok(match self.engine {
@@ -174,7 +183,7 @@ impl Graph {
         let watch = Stopwatch::start();
         let timed = match &self.source {
             Source::Generated { network, edges } => {
-                let db = self.open()?;
+                let db = self.open(Sharing::Exclusive)?;
                 report.stage("loading profiles");
                 load_people(&db, network, &mut Progress(report))?;
                 report.stage("loading relationships");
@@ -188,7 +197,7 @@ impl Graph {
                 import(self.engine, &self.folder, data)?;
                 // The work was done by other processes: this process's processor time is meaningless.
                 let (wall, _) = watch.read();
-                self.db = Some(self.open()?);
+                self.db = Some(self.open(self.sharing)?);
                 Timed::one(wall, Duration::ZERO)
             }
         };
@@ -237,7 +246,7 @@ impl Graph {
             }
             let begin = Instant::now();
             if self.engine != EngineKind::Memory {
-                db = self.open()?;
+                db = self.open(self.sharing)?;
             }
             let found = db.query((NEIGHBOURS, [("key", Network::key(start))]))?;
             times.push(begin.elapsed());
@@ -538,7 +547,7 @@ impl Graph {
             let kept = round % 2 == 0;
             self.close()?;
             self.views = kept;
-            self.db = Some(self.open()?);
+            self.db = Some(self.open(self.sharing)?);
             let timed = self.grow(questions, round, kept)?;
             let all = if kept { &mut with } else { &mut without };
             all.times.extend(timed.times);

@@ -20,7 +20,7 @@ pub mod worker;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use isomer_db::EngineKind;
+use isomer_db::{EngineKind, Sharing};
 
 use crate::{
     Network,
@@ -33,8 +33,14 @@ use graph::{Graph, Source};
 use job::{Job, Measured, NAME};
 use questions::{Answers, EdgeFile, Questions};
 
-/// Runs every job on a new database in `folder`.
-pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Report) -> Result<()> {
+/// Runs every job on a new database in `folder`, which is opened with `sharing` once it is loaded.
+pub fn run(
+    folder: &Path,
+    scale: f64,
+    engine: EngineKind,
+    sharing: Sharing,
+    report: &mut dyn Report,
+) -> Result<()> {
     report.stage("making the network");
     let mut network = Network::at_scale(scale, DEFAULT_SEED);
     report.note(&format!(
@@ -48,7 +54,8 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
     // From here on the relationships are on disk, so that the measured memory is the database's.
     let edges = EdgeFile::write(&folder.join("edges.bin"), network.take_edges())?;
     reset_peak_memory();
-    let mut graph = Graph::new(folder, engine, Source::Generated { network, edges });
+    let graph = Graph::new(folder, engine, Source::Generated { network, edges });
+    let mut graph = graph.shared_as(sharing);
     for job in Job::ALL {
         if job == Job::NoPath && questions.apart.is_none() {
             report.note("this network is so small that everybody reaches everybody");

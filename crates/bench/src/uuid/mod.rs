@@ -8,7 +8,7 @@ use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use isomer_db::{
-    Database, EngineKind,
+    Database, EngineKind, Sharing,
     internals::{
         DatabaseInternals as _,
         data::{Durability, Engine, KeyRange, Order, Snapshot},
@@ -35,6 +35,8 @@ pub struct Options<'a> {
     pub scale: f64,
     /// The engine.
     pub engine: EngineKind,
+    /// How the databases are opened.
+    pub sharing: Sharing,
     /// The layers, in order.
     pub layers: &'a [Layer],
     /// Memory of the engine: cache and memtables together.
@@ -73,6 +75,7 @@ pub fn run(folder: &Path, options: Options<'_>, report: &mut dyn Report) -> Resu
 fn open(folder: &Path, options: Options<'_>, layer: Layer) -> Result<Box<dyn Subject>> {
     let db = Database::builder()
         .engine(options.engine)
+        .sharing(options.sharing)
         .cache_bytes(options.cache_bytes)
         .open(folder.join("db"))?;
     let engine = db.store()?.engine().clone();
@@ -154,7 +157,8 @@ impl Subject for Bucket {
         for pair in pairs {
             bucket.put_bytes(pair.key.as_bytes(), pair.value.as_bytes())?;
         }
-        transaction.commit_with(durability(synced))?;
+        transaction.set_durability(durability(synced));
+        transaction.commit()?;
         Ok(())
     }
 
@@ -233,6 +237,7 @@ mod tests {
             engine: EngineKind::default(),
             layers: &[Layer::Contract, Layer::Bucket],
             cache_bytes: CACHE_BYTES,
+            sharing: Sharing::default(),
         };
         run(folder.path(), options, &mut names).expect("it runs");
         for case in [

@@ -4,7 +4,7 @@ use isomer_bench::{
     core, guanciale, pokec,
     report::{Case, Report},
 };
-use isomer_db::EngineKind;
+use isomer_db::{EngineKind, Sharing};
 
 #[derive(Default)]
 struct Gathered(Vec<Case>);
@@ -21,7 +21,7 @@ impl Report for Gathered {
 fn core_reports_all_metrics() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut gathered = Gathered::default();
-    core::run(folder.path(), 0.0006, &mut gathered).expect("the benchmark runs");
+    core::run(folder.path(), 0.0006, None, &mut gathered).expect("the benchmark runs");
     let names: Vec<&str> = gathered.0.iter().map(|case| &*case.case).collect();
     assert_eq!(
         names,
@@ -86,11 +86,17 @@ fn pokec_reports_all_metrics_with_either_engine() {
         "no_path_p99_us",
     ];
     expect_metrics("pokec", &names, |folder, report| {
-        pokec::run(folder, 0.0004, EngineKind::Memory, report)
+        pokec::run(
+            folder,
+            0.0004,
+            EngineKind::Memory,
+            Sharing::Exclusive,
+            report,
+        )
     });
     names.extend(["disk_mib", "writes_with_views_s", "writes_with_views_off_s"]);
     expect_metrics("pokec", &names, |folder, report| {
-        pokec::run(folder, 0.0004, EngineKind::Redb, report)
+        pokec::run(folder, 0.0004, EngineKind::Redb, Sharing::Exclusive, report)
     });
 }
 

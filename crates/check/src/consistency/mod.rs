@@ -10,16 +10,16 @@ mod change_stream;
 mod search;
 
 use isomer_data::{
-    Access, Catalog, Counted, DataError, DataStore, IndexDef, IndexState, Transaction, Verdict,
-    after_prefix, stored_pairs::StoredPairs,
+    Access, Catalog, Counted, DataError, DataStore, IndexDef, IndexState, RelRow, Transaction,
+    Verdict, after_prefix, stored_pairs::StoredPairs,
 };
 use isomer_layout::{
+    catalog::rules::described,
     graph::{
         key::encode_key,
         rows::{self, row_of},
-        state::{KEY, NodeState},
+        state::{EntryOwner, KEY, NodeState, RecordState, RelState},
     },
-    index::IndexEntry,
     keyspace::{
         self, IdSpace, TAG_ADJACENCY, TAG_KEY, TAG_LABEL, TAG_NODE, TAG_REL, push_id, sole_id,
     },
@@ -212,20 +212,12 @@ impl Check<'_> {
             if let Err(error) = expect_keys(&mut expected.keys, id, &state) {
                 check.find(format!("node {id}: {error}"));
             }
-            for (index, sum) in indexes.iter().zip(&mut expected.entries) {
-                match check.pairs().required_entries(index, id, &state) {
-                    Ok(entries) => entries
-                        .iter()
-                        .for_each(|entry| sum.add(&entry.key(id), &IndexEntry::value(id))),
-                    Err(error) => check.find(format!(
-                        "node {id} does not fit into index {}: {error}",
-                        index.name
-                    )),
-                }
-            }
-            if let Err(error) = catalog.check_existing_node(id, &state) {
-                check.find(format!("a constraint is broken: {error}"));
-            }
+            check.expect_schema(
+                &indexes,
+                &mut expected.entries,
+                EntryOwner::Node(id),
+                &state,
+            );
             Ok(())
         })?;
         Ok((expected, ids))
@@ -238,6 +230,7 @@ impl Check<'_> {
         nodes: &Ids,
     ) -> Result<Expected, DataError> {
         let catalog = self.tx.names().clone();
+        let indexes: Vec<IndexDef> = ready(&self.tx);
         let reserved = self.reserved(IdSpace::Relationships)?;
         let mut extents: FxHashMap<TypeId, Vec<(u64, u64)>> = FxHashMap::default();
         self.scan("relationships", &[TAG_REL], |check, key, value| {
@@ -246,11 +239,8 @@ impl Check<'_> {
             if id.0 >= reserved {
                 check.find(format!("relationship {id} has an id that was never reserved: it would be given out again"));
             }
-            let row = match RecordRef::new(value).map_err(DataError::from).and_then(|record| {
-                record.check(&*catalog)?;
-                row_of(id, &record)
-            }) {
-                Ok(row) => row,
+            let (row, state) = match rel_state(id, value, &catalog) {
+                Ok(read) => read,
                 Err(error) => {
                     check.find(format!("the record of relationship {id} cannot be read: {error}"));
                     return Ok(());
@@ -274,9 +264,37 @@ impl Check<'_> {
             *expected.types.entry(row.type_id).or_default() += 1;
             expected.adjacency.add(&rows::adjacency(&row, true), b"");
             expected.adjacency.add(&rows::adjacency(&row, false), b"");
+            let owner = EntryOwner::Relationship(row);
+            check.expect_schema(&indexes, &mut expected.entries, owner, &state);
             Ok(())
         })?;
         Ok(expected)
+    }
+
+    /// The index entries that a record should have, and the constraints that it must satisfy.
+    fn expect_schema(
+        &mut self,
+        indexes: &[IndexDef],
+        sums: &mut [Sum],
+        owner: EntryOwner,
+        state: &impl RecordState,
+    ) {
+        let (id, value) = (owner.record(), owner.entry_value());
+        for (index, sum) in indexes.iter().zip(sums) {
+            match self.pairs().required_entries(index, id, state) {
+                Ok(entries) => entries
+                    .iter()
+                    .for_each(|entry| sum.add(&entry.key(owner), &value)),
+                Err(error) => self.find(format!(
+                    "{} does not fit into index {}: {error}",
+                    described(Some(id), None),
+                    index.name
+                )),
+            }
+        }
+        if let Err(error) = self.tx.names().check_existing(id, state) {
+            self.find(format!("a constraint is broken: {error}"));
+        }
     }
 
     /// What exists, compared with what should.
@@ -372,6 +390,18 @@ fn node_state(value: &[u8], names: &Catalog) -> Result<NodeState, DataError> {
         labels: record.labels().collect(),
         properties: record.properties(names)?,
     })
+}
+
+/// A relationship's ends, type and properties, every byte of its record read.
+fn rel_state(id: RelId, value: &[u8], names: &Catalog) -> Result<(RelRow, RelState), DataError> {
+    let record = RecordRef::new(value)?;
+    record.check(names)?;
+    let row = row_of(id, &record)?;
+    let state = RelState {
+        type_id: row.type_id,
+        properties: record.properties(names)?,
+    };
+    Ok((row, state))
 }
 
 /// The keys that a node has in its labels, as stored.

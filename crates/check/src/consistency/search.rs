@@ -2,17 +2,18 @@
 
 use isomer_data::{DataError, IndexDef, RelRow};
 use isomer_layout::{
+    catalog::{rules::described, schema::RecordScope},
     graph::{
         rows::{self, row_of, take_adjacency},
-        state::NodeState,
+        state::{EntryOwner, NodeState, RecordId},
     },
     keyspace::{
-        self, TAG_ADJACENCY, TAG_KEY, TAG_LABEL, TAG_NODE, TAG_REL, entry_node, sole_id, take_id,
+        self, TAG_ADJACENCY, TAG_KEY, TAG_LABEL, TAG_NODE, TAG_REL, entry_record, sole_id, take_id,
     },
 };
 use isomer_value::{LabelId, NodeId, RelId, record::RecordRef};
 
-use super::{Check, node_state, stored_keys};
+use super::{Check, node_state, rel_state, stored_keys};
 
 impl Check<'_> {
     pub(super) fn search_members(&mut self) -> Result<(), DataError> {
@@ -111,49 +112,81 @@ impl Check<'_> {
     }
 
     pub(super) fn search_entries(&mut self, index: &IndexDef) -> Result<(), DataError> {
-        self.each_node(|check, id, state| {
-            let entries = check.pairs().required_entries(index, id, state);
-            for entry in entries.unwrap_or_default() {
-                if !check.has(&entry.key(id))? {
-                    check.find(format!(
-                        "index {} lacks node {id} under {}",
-                        index.name,
-                        entry.brief()
-                    ));
+        let lacks = |check: &mut Self, number: u64| {
+            for (key, brief) in check.required(index, number)?.0 {
+                if !check.has(&key)? {
+                    let record = described(Some(record_in(index, number)), None);
+                    check.find(format!("index {} lacks {record} under {brief}", index.name));
                 }
             }
             Ok(())
-        })?;
-        // A cache of the last node that was read: a node may have very many pairs.
-        let mut last: Option<(NodeId, Vec<Vec<u8>>)> = None;
+        };
+        match index.scope {
+            RecordScope::Label(_) => self.each_node(|check, id, _| lacks(check, id.0))?,
+            RecordScope::Type(_) => self.scan("relationships", &[TAG_REL], |check, key, _| {
+                lacks(check, sole_id(&key[1..], "the key of a relationship")?)
+            })?,
+        }
+        // A cache of the last record that was read: a record may have very many pairs.
+        let mut last: Option<(u64, RequiredPairs)> = None;
         self.scan(
             "indexes",
             &keyspace::entries_of(index.id),
             |check, key, value| {
-                let Ok(node) = entry_node(key, value) else {
+                let Ok(number) = entry_record(key, value) else {
                     check.find(format!("an entry of index {} is malformed", index.name));
                     return Ok(());
                 };
-                let own = match &mut last {
-                    Some((of, own)) if *of == node => own,
-                    last => {
-                        let state = check.node(node)?.unwrap_or_default();
-                        let own = check.pairs().required_entries(index, node, &state);
-                        let own = own.unwrap_or_default();
-                        let mut own: Vec<_> = own.iter().map(|entry| entry.key(node)).collect();
-                        own.sort_unstable();
-                        &mut last.insert((node, own)).1
-                    }
+                let (own, own_value) = match &mut last {
+                    Some((of, own)) if *of == number => own,
+                    last => &mut last.insert((number, check.required(index, number)?)).1,
                 };
-                if own.binary_search_by(|own| own[..].cmp(key)).is_err() {
+                let record = described(Some(record_in(index, number)), None);
+                if own.binary_search_by(|(own, _)| own[..].cmp(key)).is_err() {
                     check.find(format!(
-                        "index {} holds node {node} under a value that it does not have",
+                        "index {} holds {record} under a value that it does not have",
+                        index.name
+                    ));
+                } else if value != own_value {
+                    check.find(format!(
+                        "index {} holds {record} with ends that it does not have",
                         index.name
                     ));
                 }
                 Ok(())
             },
         )
+    }
+
+    /// The pairs that a record should have in an index; none where it does not exist or cannot be read.
+    fn required(&self, index: &IndexDef, number: u64) -> Result<RequiredPairs, DataError> {
+        let id = record_in(index, number);
+        let Some(stored) = self.pairs().get(&id.record_key())? else {
+            return Ok(RequiredPairs::default());
+        };
+        let (names, pairs) = (self.tx.names(), self.pairs());
+        let read = match id {
+            RecordId::Node(node) => node_state(&stored, names).and_then(|state| {
+                let entries = pairs.required_entries(index, id, &state)?;
+                Ok((EntryOwner::Node(node), entries))
+            }),
+            RecordId::Relationship(rel) => {
+                rel_state(rel, &stored, names).and_then(|(row, state)| {
+                    let entries = pairs.required_entries(index, id, &state)?;
+                    Ok((EntryOwner::Relationship(row), entries))
+                })
+            }
+        };
+        // What cannot be read has been reported already.
+        let Ok((owner, entries)) = read else {
+            return Ok(RequiredPairs::default());
+        };
+        let mut keys: Vec<_> = entries
+            .iter()
+            .map(|entry| (entry.key(owner), entry.brief()))
+            .collect();
+        keys.sort_unstable();
+        Ok((keys, owner.entry_value()))
     }
 
     fn each_node(
@@ -184,6 +217,17 @@ impl Check<'_> {
             Some(name) => format!(":{name}"),
             None => format!("label number {label}"),
         }
+    }
+}
+
+/// The keys of the entries of a record, ascending, each with its values for a message; and the value of all of them.
+type RequiredPairs = (Vec<(Vec<u8>, String)>, Vec<u8>);
+
+/// The record with this id among those that an index is over.
+fn record_in(index: &IndexDef, number: u64) -> RecordId {
+    match index.scope {
+        RecordScope::Label(_) => RecordId::Node(NodeId(number)),
+        RecordScope::Type(_) => RecordId::Relationship(RelId(number)),
     }
 }
 

@@ -40,8 +40,8 @@ use isomer_db::{
         data::{
             Access, BucketKind, BucketOptions, Catalog, Check, Constraint, ConstraintKind,
             ConstraintSpec, ConvergentKind, ConvergentOwner, DataError, FieldCheck, FieldPath,
-            GraphRead, IndexField, IndexSpec, KeyRange, Order, PageLimit, SchemaChange,
-            SchemaClash, Transaction, ValueType,
+            GraphRead, IndexField, IndexSpec, KeyRange, Order, PageLimit, RecordScope,
+            SchemaChange, SchemaClash, ScopeName, Transaction, ValueType,
         },
     },
     json::{self, JsonReader},
@@ -241,10 +241,15 @@ fn write_buckets(
 }
 
 fn write_schema(catalog: &Catalog, writer: &mut Writer<'_>) -> Result<()> {
-    let label_of = |label| {
-        catalog
-            .label_name(label)
-            .ok_or_else(|| anyhow!("label {label} has no name: run `isomer check`"))
+    let insert_scope = |fields: &mut Map, scope: RecordScope| {
+        let (key, what) = match scope {
+            RecordScope::Label(label) => ("label", format!("label {label}")),
+            RecordScope::Type(type_id) => ("type", format!("relationship type {type_id}")),
+        };
+        let name = catalog.scope_name(scope);
+        let name = name.ok_or_else(|| anyhow!("{what} has no name: run `isomer check`"))?;
+        fields.insert(key, name.into());
+        anyhow::Ok(())
     };
     let owned: Vec<IndexId> = catalog
         .constraints()
@@ -256,13 +261,14 @@ fn write_schema(catalog: &Catalog, writer: &mut Writer<'_>) -> Result<()> {
         .iter()
         .filter(|index| !owned.contains(&index.id))
     {
-        writer.line(params! { "index" => index.name.clone(), "label" => label_of(index.label)?, "fields" => fields_value(&index.fields), "unique" => index.unique })?;
+        let mut fields = params! { "index" => index.name.clone(), "fields" => fields_value(&index.fields), "unique" => index.unique };
+        insert_scope(&mut fields, index.scope)?;
+        writer.line(fields)?;
     }
     for constraint in catalog.constraints() {
-        let label = label_of(constraint.label)?;
         let mut fields = constraint_fields(catalog, constraint)?;
         fields.insert("constraint", constraint.name.clone().into());
-        fields.insert("label", label.into());
+        insert_scope(&mut fields, constraint.scope)?;
         writer.line(fields)?;
     }
     Ok(())
@@ -648,12 +654,15 @@ fn schema_change(fields: &Map) -> Result<SchemaChange> {
             if_not_exists: false,
         });
     }
-    let label = field(fields, "label")?.to_owned();
+    let scope = match fields.get("type") {
+        Some(name) => ScopeName::rel_type(text(name)?),
+        None => ScopeName::label(field(fields, "label")?),
+    };
     if let Some(name) = fields.get("index") {
         let unique = fields.get("unique") == Some(&Value::Bool(true));
         let spec = IndexSpec {
             name: Some(text(name)?.to_owned()),
-            label,
+            scope,
             fields: index_fields(fields)?,
             unique,
         };
@@ -704,7 +713,7 @@ fn schema_change(fields: &Map) -> Result<SchemaChange> {
     Ok(SchemaChange::CreateConstraint {
         spec: ConstraintSpec {
             name,
-            label,
+            scope,
             kind,
             unique_fields,
         },
@@ -818,6 +827,13 @@ mod tests {
             .expect("an index");
         db.query("CREATE CONSTRAINT names FOR (p:Person) REQUIRE p.name IS UNIQUE")
             .expect("a constraint");
+        for on_relationships in [
+            "CREATE INDEX since FOR ()-[r:KNOWS]-() ON (r.since, r.tags[])",
+            "CREATE CONSTRAINT number FOR ()-[r:KNOWS]-() REQUIRE r.number IS UNIQUE",
+            "CREATE CONSTRAINT dated FOR ()-[r:KNOWS]-() REQUIRE r.since IS NOT NULL",
+        ] {
+            db.query(on_relationships).expect("a schema change");
+        }
         let rules = vec![
             FieldCheck {
                 path: FieldPath::top("age"),
@@ -836,7 +852,7 @@ mod tests {
         ];
         let spec = ConstraintSpec {
             name: Some("rules".into()),
-            label: "Person".into(),
+            scope: ScopeName::label("Person"),
             kind: ConstraintKind::Check { checks: rules },
             unique_fields: Vec::new(),
         };
@@ -880,6 +896,14 @@ mod tests {
         write(&other, &mut second).expect("a dump");
         let lines = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
         assert_eq!(lines(&first), lines(&second));
+        let shown = "SHOW CONSTRAINTS YIELD * RETURN *";
+        let rows = |db: &Database| format!("{:?}", db.query(shown).expect("rows").rows());
+        assert!(
+            rows(&db).contains("RELATIONSHIP_UNIQUENESS"),
+            "{}",
+            rows(&db)
+        );
+        assert_eq!(rows(&db), rows(&other));
         assert_eq!(
             other
                 .transact(|tx| tx.bucket("s").next_number("n"))

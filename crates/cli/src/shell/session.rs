@@ -246,9 +246,9 @@ impl Shell {
 
 /// Whether a statement creates or drops an index or a constraint.
 fn changes_schema(text: &str) -> bool {
-    use isomer_cypher::ast::{Mode, StatementBody};
+    use isomer_cypher::ast::{StatementBody, StatementMode};
     isomer_cypher::parse(text).is_ok_and(|statement| {
-        statement.mode != Mode::Explain
+        statement.mode != StatementMode::Explain
             && matches!(
                 statement.body,
                 StatementBody::CreateIndex(_)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Ident, LabelExpr, PathPattern, QualifiedName, Query};
+use super::{Ident, LabelExpr, PathPattern, QualifiedName, RegularQuery};
 use crate::Span;
 
 /// An expression.
@@ -207,7 +207,7 @@ pub enum ExprKind {
         /// The kind of subquery.
         kind: SubqueryKind,
         /// The query; sees all outer variables. That of `EXISTS` and `COUNT` may lack a `RETURN`.
-        query: Box<Query>,
+        query: Box<RegularQuery>,
     },
 }
 

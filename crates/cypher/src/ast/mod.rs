@@ -1,6 +1,6 @@
 //! The syntax tree.
 //!
-//! A [`Statement`] is a [`Query`] or a schema command; a query is a list of [`SingleQuery`]s joined by
+//! A [`Statement`] is a [`RegularQuery`] or a schema command; a query is a list of [`SingleQuery`]s joined by
 //! `UNION`; a single query is a list of [`Clause`]s, which hold [`PathPattern`]s and [`Expr`]essions.
 //!
 //! The tree represents the text, with a few forms canonicalised so that passes handle fewer cases:
@@ -10,7 +10,9 @@
 //! - a path pattern always alternates node, link, node: a quantified part without written neighbours gets
 //!   anonymous nodes, which does not change the result;
 //! - `EXISTS { (a)-->(b) WHERE … }` is `EXISTS { MATCH (a)-->(b) WHERE … }`;
-//! - a minus directly before a number is part of the literal.
+//! - a minus directly before a number is part of the literal;
+//! - GQL's `FILTER`, `LET`, `FOR`, `NEXT` and `WHEN … THEN` are the `WITH`, `UNWIND` and `CALL` that they amount to;
+//! - `x IS NORMALIZED` is a call of `isNormalized()`.
 
 mod expr;
 mod name;
@@ -25,18 +27,18 @@ pub use expr::{
 };
 pub use name::{Ident, QualifiedName};
 pub use pattern::{
-    Direction, LabelExpr, LabelExprKind, NodePattern, PathLength, PathPattern, PathSelector,
-    PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
+    Direction, LabelExpr, LabelExprKind, NodePattern, PathLength, PathMode, PathPattern,
+    PathSelector, PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 pub use query::{
-    CallProcedure, CallSubquery, Clause, Create, Delete, Foreach, LoadCsv, Match, Merge,
-    MergeAction, MergeEvent, Projection, ProjectionItem, Query, Remove, RemoveItem, Return, Set,
-    SetItem, SingleQuery, SortItem, SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem,
-    YieldItems,
+    CallProcedure, CallSubquery, Clause, Concurrency, Create, Delete, Foreach, Hint, HintKind,
+    InTransactions, LoadCsv, Match, Merge, MergeAction, MergeEvent, OnBatchError, Projection,
+    ProjectionItem, RegularQuery, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
+    SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
 };
 pub use schema::{
     ConstraintRequirement, CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema,
     FieldReference, FieldStep, IndexType, KillQuery, SchemaName, SchemaPattern, Show, ShowKind,
     ShowOnly, ShownRule,
 };
-pub use statement::{Mode, Statement, StatementBody};
+pub use statement::{Statement, StatementBody, StatementMode};

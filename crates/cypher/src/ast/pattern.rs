@@ -21,6 +21,8 @@ pub struct PathPattern {
     pub variable: Option<Ident>,
     /// Which matching paths between a pair of end nodes are kept; all of them if absent.
     pub selector: Option<PathSelector>,
+    /// Which nodes may repeat; any if absent. No relationship repeats in either case. Not together with a selector.
+    pub mode: Option<PathMode>,
     /// The first node.
     pub start: NodePattern,
     /// The links and the nodes they lead to.
@@ -41,6 +43,15 @@ impl PathPattern {
     pub fn end(&self) -> &NodePattern {
         self.steps.last().map_or(&self.start, |step| &step.node)
     }
+}
+
+/// The path modes of GQL that restrict trails, in which no relationship repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PathMode {
+    /// `ACYCLIC`: no node repeats.
+    Acyclic,
+    /// `SIMPLE`: no node repeats, but the last may be the first.
+    Simple,
 }
 
 /// Which of the matching paths between each pair of end nodes are kept.
@@ -157,6 +168,13 @@ pub enum LabelExprKind {
     And(Vec<LabelExpr>),
     /// `A|B`; two or more.
     Or(Vec<LabelExpr>),
+    /// `$(expression)`, `$all(expression)` or `$any(expression)`: names that are computed, one text or a list of texts.
+    Dynamic {
+        /// The names.
+        names: Box<Expr>,
+        /// `$any`: one of the names suffices. Otherwise all are required.
+        any: bool,
+    },
 }
 
 impl LabelExpr {
@@ -165,6 +183,47 @@ impl LabelExpr {
         match &self.kind {
             LabelExprKind::And(parts) => parts.iter().map(Self::as_name).collect(),
             _ => self.as_name().map(|name| vec![name]),
+        }
+    }
+
+    /// The labels that `CREATE`, `SET` and `REMOVE` take: one or several, each a fixed or a dynamic name.
+    pub fn as_labels(&self) -> Option<&[LabelExpr]> {
+        let parts = match &self.kind {
+            LabelExprKind::And(parts) => parts.as_slice(),
+            _ => std::slice::from_ref(self),
+        };
+        parts.iter().all(Self::is_label).then_some(parts)
+    }
+
+    /// Whether this names what is created: `A` or `$(expression)`.
+    pub fn is_label(&self) -> bool {
+        matches!(
+            self.kind,
+            LabelExprKind::Name(_) | LabelExprKind::Dynamic { any: false, .. }
+        )
+    }
+
+    /// Whether a name in it is computed.
+    pub fn is_dynamic(&self) -> bool {
+        match &self.kind {
+            LabelExprKind::Name(_) | LabelExprKind::Any => false,
+            LabelExprKind::Dynamic { .. } => true,
+            LabelExprKind::Not(inner) => inner.is_dynamic(),
+            LabelExprKind::And(parts) | LabelExprKind::Or(parts) => {
+                parts.iter().any(Self::is_dynamic)
+            }
+        }
+    }
+
+    /// Calls `visit` for the expressions of its dynamic names.
+    pub fn for_each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        match &self.kind {
+            LabelExprKind::Name(_) | LabelExprKind::Any => {}
+            LabelExprKind::Dynamic { names, .. } => visit(names),
+            LabelExprKind::Not(inner) => inner.for_each_expr(visit),
+            LabelExprKind::And(parts) | LabelExprKind::Or(parts) => {
+                parts.iter().for_each(|part| part.for_each_expr(visit));
+            }
         }
     }
 

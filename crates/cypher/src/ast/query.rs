@@ -1,11 +1,11 @@
 //! Queries and their clauses.
 
-use super::{Expr, Ident, PathPattern, Pattern, QualifiedName};
+use super::{Expr, Ident, LabelExpr, PathPattern, Pattern, QualifiedName};
 use crate::{SourceText, Span};
 
 /// One or more single queries joined by `UNION`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Query {
+pub struct RegularQuery {
     /// The single queries in order; at least one.
     pub branches: Vec<SingleQuery>,
     /// How the branches are joined; meaningless for a single branch. The two kinds never mix in one query.
@@ -33,7 +33,7 @@ pub struct SingleQuery {
     pub span: Span,
 }
 
-impl Query {
+impl RegularQuery {
     /// Whether a clause of it, or of a `CALL { … }` inside, changes data. Procedures are not looked into.
     pub fn updates(&self) -> bool {
         let mut clauses = self.branches.iter().flat_map(|branch| &branch.clauses);
@@ -125,17 +125,63 @@ impl Clause {
     }
 }
 
-/// `[OPTIONAL] MATCH pattern [WHERE predicate]`
+/// `[OPTIONAL] MATCH pattern [hints] [WHERE predicate]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
     /// Whether a row without a match is kept, with nulls.
     pub optional: bool,
     /// The paths to match together.
     pub pattern: Pattern,
+    /// How the planner should find them.
+    pub hints: Vec<Hint>,
     /// The predicate; part of the match, which matters for `OPTIONAL MATCH`.
     pub predicate: Option<Expr>,
     /// Source span.
     pub span: Span,
+}
+
+/// A hint of a `MATCH` to the planner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hint {
+    /// What it asks for.
+    pub kind: HintKind,
+    /// Source span.
+    pub span: Span,
+}
+
+/// What a hint asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HintKind {
+    /// `USING [RANGE | TEXT | POINT] INDEX [SEEK] n:Label(a, b)`
+    Index {
+        /// The node or relationship.
+        variable: Ident,
+        /// Its label or type.
+        label: Ident,
+        /// The properties of the index; at least one.
+        properties: Vec<Ident>,
+    },
+    /// `USING SCAN n:Label`
+    Scan {
+        /// The node or relationship.
+        variable: Ident,
+        /// Its label or type.
+        label: Ident,
+    },
+    /// `USING JOIN ON n, m`
+    Join(Vec<Ident>),
+}
+
+impl Hint {
+    /// The variables that it is about.
+    pub fn variables(&self) -> &[Ident] {
+        match &self.kind {
+            HintKind::Index { variable, .. } | HintKind::Scan { variable, .. } => {
+                std::slice::from_ref(variable)
+            }
+            HintKind::Join(variables) => variables,
+        }
+    }
 }
 
 /// `UNWIND list AS variable`
@@ -294,12 +340,12 @@ pub enum SetItem {
         /// A map, node or relationship.
         value: Expr,
     },
-    /// `n:A:B`
+    /// `n:A:B`, `n:$(expression)`
     Labels {
         /// The node.
         variable: Ident,
-        /// The labels to add; at least one.
-        labels: Vec<Ident>,
+        /// The labels to add; see [`LabelExpr::as_labels`].
+        labels: LabelExpr,
     },
 }
 
@@ -317,12 +363,12 @@ pub struct Remove {
 pub enum RemoveItem {
     /// `n.a`: an [`ExprKind::Property`](super::ExprKind::Property) or [`ExprKind::Index`](super::ExprKind::Index).
     Property(Expr),
-    /// `n:A:B`
+    /// `n:A:B`, `n:$(expression)`
     Labels {
         /// The node.
         variable: Ident,
-        /// The labels to remove; at least one.
-        labels: Vec<Ident>,
+        /// The labels to remove; see [`LabelExpr::as_labels`].
+        labels: LabelExpr,
     },
 }
 
@@ -350,9 +396,11 @@ pub struct Foreach {
     pub span: Span,
 }
 
-/// `CALL name[(arguments)] [YIELD …]`
+/// `[OPTIONAL] CALL name[(arguments)] [YIELD …]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallProcedure {
+    /// Whether a row for which the procedure gives none is kept, with nulls.
+    pub optional: bool,
     /// The procedure.
     pub name: QualifiedName,
     /// The arguments; `None` without parentheses: a standalone call then takes them from the parameters of
@@ -404,15 +452,55 @@ impl YieldItem {
     }
 }
 
-/// `CALL [(imports)] { query }`
+/// `[OPTIONAL] CALL [(imports)] { query } [IN … TRANSACTIONS …]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallSubquery {
+    /// Whether a row for which the query gives none is kept, with nulls.
+    pub optional: bool,
     /// The outer variables visible to the query.
     pub imports: SubqueryImports,
     /// The query.
-    pub query: Query,
+    pub query: RegularQuery,
+    /// How the query runs in separate transactions, if it does.
+    pub transactions: Option<InTransactions>,
     /// Source span.
     pub span: Span,
+}
+
+/// `IN [count CONCURRENT] TRANSACTIONS [OF count ROWS] [ON ERROR …] [REPORT STATUS AS variable]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct InTransactions {
+    /// `CONCURRENT`: how many transactions run at once.
+    pub concurrency: Option<Concurrency>,
+    /// Input rows of one transaction; 1,000 if absent.
+    pub batch_rows: Option<Expr>,
+    /// What an error in one of them does.
+    pub on_error: OnBatchError,
+    /// The variable that receives the outcome of the row's transaction.
+    pub status: Option<Ident>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// How many transactions of a subquery run at once.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Concurrency {
+    /// `IN CONCURRENT TRANSACTIONS`: the database chooses.
+    Default,
+    /// `IN 3 CONCURRENT TRANSACTIONS`
+    Count(Expr),
+}
+
+/// What an error in one transaction of a subquery does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnBatchError {
+    /// `ON ERROR FAIL`: the statement fails. What earlier transactions committed stays.
+    #[default]
+    Fail,
+    /// `ON ERROR CONTINUE`: the rows of the transaction get nulls, and the next transaction begins.
+    Continue,
+    /// `ON ERROR BREAK`: the rows of the transaction and all later rows get nulls.
+    Break,
 }
 
 /// Which outer variables are visible to a `CALL { … }`.

@@ -1,13 +1,15 @@
 //! Statements: queries and schema commands.
 
-use super::{CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema, KillQuery, Query, Show};
+use super::{
+    CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema, KillQuery, RegularQuery, Show,
+};
 use crate::Span;
 
 /// One statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     /// Whether the statement is run, explained or profiled.
-    pub mode: Mode,
+    pub mode: StatementMode,
     /// The body.
     pub body: StatementBody,
     /// Source span, prefix included.
@@ -16,7 +18,7 @@ pub struct Statement {
 
 /// Execution mode of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum StatementMode {
     /// Returns the result.
     #[default]
     Run,
@@ -30,7 +32,7 @@ pub enum Mode {
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatementBody {
     /// Reads or writes data.
-    Query(Query),
+    Query(RegularQuery),
     /// `CREATE [UNIQUE] INDEX …`
     CreateIndex(CreateIndex),
     /// `CREATE LOOKUP INDEX …`

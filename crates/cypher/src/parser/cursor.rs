@@ -31,6 +31,8 @@ impl Default for ParseLimits {
 }
 
 pub(super) type PResult<T> = Result<T, ParseError>;
+/// A rule of the grammar.
+pub(super) type Rule<T> = fn(&mut Parser<'_>) -> PResult<T>;
 
 /// Keywords that may start a clause.
 pub(super) const CLAUSES: &[Keyword] = &[
@@ -261,9 +263,58 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The name of a variable, which must not be a reserved word.
+    /// Whether a reserved word is the variable of a node or relationship pattern. `WHERE` may also begin its condition.
+    pub(super) fn is_reserved_pattern_name(&self) -> bool {
+        use Symbol::*;
+        let TokenKind::Keyword(keyword) = self.peek() else {
+            return false;
+        };
+        let is_where = keyword == Keyword::Where;
+        keyword.may_be_name()
+            && match self.peek_at(1) {
+                TokenKind::Symbol(Colon | RightParen | RightBracket | Star) => true,
+                TokenKind::Symbol(LeftBrace) | TokenKind::Keyword(Keyword::Where) => !is_where,
+                _ => false,
+            }
+    }
+
+    /// Whether a reserved word is a variable where an expression is expected: something follows that cannot follow the
+    /// word as a keyword.
+    pub(super) fn is_reserved_name(&self) -> bool {
+        use Symbol::*;
+        let TokenKind::Keyword(keyword) = self.peek() else {
+            return false;
+        };
+        if !keyword.may_be_name() {
+            return false;
+        }
+        match self.peek_at(1) {
+            TokenKind::End => true,
+            TokenKind::Symbol(symbol) => !matches!(symbol, LeftParen | LeftBracket | LeftBrace),
+            TokenKind::Keyword(next) => {
+                let follows = AFTER_EXPRESSION.contains(&next)
+                    || CLAUSES.contains(&next)
+                    || matches!(next, Keyword::Desc | Keyword::Asc);
+                // `OPTIONAL MATCH`, `DETACH DELETE`, `STARTS WITH`
+                let is_pair = matches!(
+                    keyword,
+                    Keyword::Optional
+                        | Keyword::Detach
+                        | Keyword::On
+                        | Keyword::Starts
+                        | Keyword::Ends
+                );
+                next != keyword && follows && !is_pair
+            }
+            _ => false,
+        }
+    }
+
+    /// The name of a variable. Where nothing but a variable can come, that is any word but an operator or constant.
     pub(super) fn variable(&mut self) -> PResult<Ident> {
-        if self.is_variable_at(0) {
+        let is_name = self.is_variable_at(0)
+            || matches!(self.peek(), TokenKind::Keyword(keyword) if keyword.may_be_name());
+        if is_name {
             return Ok(self.take_name());
         }
         let error = self.unexpected("a variable");

@@ -13,10 +13,13 @@ use super::operator::{Infix, Level, comparison_operator, infix};
 use super::pattern::{PatternUse, path_pattern, pattern, shortest_path_function};
 use super::query::query;
 use super::value_type::value_type;
+use std::sync::Arc;
+
 use crate::Span;
 use crate::ast::{
     BinaryOp, CaseBranch, Clause, Expr, ExprKind, Ident, Literal, MapEntry, MapProjectionItem,
-    Match, QualifiedName, QuantifierKind, Query, SingleQuery, SubqueryKind, UnaryOp, UnionKind,
+    Match, QualifiedName, QuantifierKind, RegularQuery, SingleQuery, SubqueryKind, UnaryOp,
+    UnionKind,
 };
 use crate::error::{Detail, ParseError};
 use crate::lexer::string_value;
@@ -97,7 +100,22 @@ fn above_in(p: &mut Parser<'_>, context: Context) -> PResult<Expr> {
     let outer = std::mem::replace(&mut p.context, context);
     let result = above(p, Level::Or);
     p.context = outer;
-    result
+    match result {
+        // Operators that combine conditions take patterns anywhere; a pattern alone has no value.
+        Ok(pattern) if !context.is_predicate && is_pattern(&pattern) => {
+            let message = "a pattern is a predicate and has no value here";
+            Err(
+                ParseError::new(Detail::UnexpectedSyntax, pattern.span, message).with_hint(
+                    "use EXISTS { … }, COUNT { … } or a comprehension `[pattern | value]`",
+                ),
+            )
+        }
+        result => result,
+    }
+}
+
+fn is_pattern(expr: &Expr) -> bool {
+    matches!(expr.kind, ExprKind::PatternPredicate(_))
 }
 
 /// Operands joined by operators of at least this precedence (precedence climbing).
@@ -255,13 +273,51 @@ fn is_test(p: &mut Parser<'_>, left: Expr) -> PResult<Expr> {
             value_type: value_type(p)?,
             negated,
         }
+    } else if let Some(form) = normal_form(p) {
+        return is_normalized(p, *operand, form, negated);
     } else {
         return Err(p.unexpected_word(
-            "NULL, NOT NULL or `:: TYPE`",
+            "NULL, NOT NULL, `:: TYPE` or NORMALIZED",
             &[Keyword::Null, Keyword::Not],
         ));
     };
     Ok(Expr::new(kind, p.since(start)))
+}
+
+/// The normal forms of Unicode.
+const NORMAL_FORMS: [&str; 4] = ["NFC", "NFD", "NFKC", "NFKD"];
+
+/// `[NFC | NFD | NFKC | NFKD] NORMALIZED`: the form, NFC if none is named.
+fn normal_form(p: &mut Parser<'_>) -> Option<&'static str> {
+    let form = NORMAL_FORMS.into_iter().find(|form| p.is_word(form));
+    let at = p.at;
+    if form.is_some() {
+        p.advance();
+    }
+    let found = p.eat_word("NORMALIZED");
+    if !found {
+        p.at = at;
+    }
+    found.then_some(form.unwrap_or("NFC"))
+}
+
+/// `operand IS [NOT] form NORMALIZED`: a call of `isNormalized()`.
+fn is_normalized(p: &mut Parser<'_>, operand: Expr, form: &str, negated: bool) -> PResult<Expr> {
+    let span = p.since(operand.span);
+    let form = Expr::new(ExprKind::Literal(Literal::String(form.into())), span);
+    let name = Ident::new("isNormalized", span);
+    let call = ExprKind::Function {
+        name: QualifiedName {
+            parts: vec![name],
+            span,
+        },
+        distinct: false,
+        arguments: vec![operand, form],
+    };
+    match negated {
+        true => apply(p, vec![(UnaryOp::Not, span)], Expr::new(call, span)),
+        false => Ok(Expr::new(call, span)),
+    }
 }
 
 /// An operand after any number of `NOT`s or signs.
@@ -344,7 +400,7 @@ fn suffixed(p: &mut Parser<'_>, mut base: Expr) -> PResult<Expr> {
             }
             TokenKind::Symbol(Symbol::LeftBracket) => subscript(p, base)?,
             TokenKind::Symbol(Symbol::Colon) if is_label_at(p, 1) => {
-                let labels = label_expression(p)?;
+                let labels = label_expression(p, expression)?;
                 ExprKind::HasLabels {
                     operand: Box::new(base),
                     labels,
@@ -359,13 +415,16 @@ fn suffixed(p: &mut Parser<'_>, mut base: Expr) -> PResult<Expr> {
 }
 
 fn is_label_at(p: &Parser<'_>, distance: usize) -> bool {
-    matches!(
-        p.peek_at(distance),
-        TokenKind::Name
-            | TokenKind::QuotedName
-            | TokenKind::Keyword(_)
-            | TokenKind::Symbol(Symbol::Bang | Symbol::Percent | Symbol::LeftParen)
-    )
+    match p.peek_at(distance) {
+        TokenKind::Name | TokenKind::QuotedName | TokenKind::Keyword(_) => true,
+        TokenKind::Symbol(symbol) => matches!(
+            symbol,
+            Symbol::Bang | Symbol::Percent | Symbol::LeftParen | Symbol::Dollar
+        ),
+        // `n:$any(…)`
+        TokenKind::Parameter => p.is_at(distance + 1, Symbol::LeftParen),
+        _ => false,
+    }
 }
 
 fn subscript(p: &mut Parser<'_>, base: Expr) -> PResult<ExprKind> {
@@ -439,7 +498,7 @@ fn keyword_atom(p: &mut Parser<'_>, keyword: Keyword) -> PResult<Expr> {
         }
         // `set.add(…)`
         Keyword::Set if p.is_at(1, Symbol::Dot) && p.is_at(3, Symbol::LeftParen) => named(p),
-        _ if p.is_variable_at(0) => named(p),
+        _ if p.is_variable_at(0) || p.is_reserved_name() => named(p),
         _ => Err(p.unexpected("an expression")),
     }
 }
@@ -486,11 +545,24 @@ fn function(p: &mut Parser<'_>, parts: usize) -> PResult<Expr> {
     }
     let distinct = p.eat_keyword(Keyword::Distinct);
     let takes_pattern = parts == 1 && name.parts[0].name.eq_ignore_ascii_case("exists");
-    let arguments = if takes_pattern {
+    let mut arguments = if takes_pattern {
         arguments(p, predicate)?
     } else {
         arguments(p, expression)?
     };
+    if let [_, form] = arguments.as_mut_slice()
+        && parts == 1
+        && name.parts[0].name.eq_ignore_ascii_case("normalize")
+    {
+        // The form is a word, not a variable.
+        let known = |word: &Arc<str>| {
+            let mut forms = NORMAL_FORMS.into_iter();
+            forms.find(|form| word.eq_ignore_ascii_case(form))
+        };
+        if let Some(known) = form.as_variable().and_then(known) {
+            form.kind = ExprKind::Literal(Literal::String(known.into()));
+        }
+    }
     p.grow()?;
     Ok(Expr::new(
         ExprKind::Function {
@@ -824,14 +896,7 @@ fn parenthesis(p: &mut Parser<'_>) -> PResult<Expr> {
     if is_path_from(p, p.at)
         && let Some(pattern) = attempt_pattern(p, pattern_as_predicate)?
     {
-        if p.context.is_predicate {
-            return Ok(pattern);
-        }
-        let message = "a pattern is a predicate and has no value here";
-        return Err(
-            ParseError::new(Detail::UnexpectedSyntax, pattern.span, message)
-                .with_hint("use EXISTS { … }, COUNT { … } or a comprehension `[pattern | value]`"),
-        );
+        return Ok(pattern);
     }
     p.advance();
     let inner = parenthesized(p)?;
@@ -882,7 +947,7 @@ fn subquery(p: &mut Parser<'_>, kind: SubqueryKind) -> PResult<Expr> {
 }
 
 /// `pattern [WHERE predicate]`, the short form of a `MATCH`.
-fn subquery_pattern(p: &mut Parser<'_>) -> PResult<Query> {
+fn subquery_pattern(p: &mut Parser<'_>) -> PResult<RegularQuery> {
     let start = p.span();
     let context = Context {
         is_read_only: true,
@@ -897,10 +962,11 @@ fn subquery_pattern(p: &mut Parser<'_>) -> PResult<Query> {
     let clauses = vec![Clause::Match(Match {
         optional: false,
         pattern,
+        hints: Vec::new(),
         predicate,
         span,
     })];
-    Ok(Query {
+    Ok(RegularQuery {
         branches: vec![SingleQuery { clauses, span }],
         union: UnionKind::default(),
         span,

@@ -1,5 +1,6 @@
 //! Numbers and parameters.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::cursor::{PResult, Parser};
@@ -32,7 +33,7 @@ pub(super) fn number(p: &mut Parser<'_>, minus: Option<Span>) -> PResult<Expr> {
 fn unsigned_float(p: &mut Parser<'_>) -> PResult<f64> {
     let text = p.token_text();
     let span = p.advance();
-    match text.parse::<f64>() {
+    match without_separators(text).parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
         _ => Err(ParseError::new(
             Detail::FloatingPointOverflow,
@@ -52,7 +53,15 @@ pub(super) fn unsigned_integer(p: &mut Parser<'_>) -> PResult<u64> {
         [b'0', b'o' | b'O', ..] => (&text[2..], 8),
         _ => (text, 10),
     };
-    u64::from_str_radix(digits, radix).map_err(|_| integer_overflow(p, span))
+    u64::from_str_radix(&without_separators(digits), radix).map_err(|_| integer_overflow(p, span))
+}
+
+/// Digits without the underscores between them.
+fn without_separators(digits: &str) -> Cow<'_, str> {
+    match digits.contains('_') {
+        true => Cow::Owned(digits.replace('_', "")),
+        false => Cow::Borrowed(digits),
+    }
 }
 
 fn integer_overflow(p: &Parser<'_>, span: Span) -> ParseError {

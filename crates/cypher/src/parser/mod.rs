@@ -8,11 +8,14 @@
 //! are chained rather than nested ([`ParseLimits::max_height`]). `AND`, `OR`, `XOR` and comparisons chain in one
 //! node and are limited only by the size of the text.
 
+mod administration;
 mod attempt;
 mod clause_order;
 mod cursor;
 mod errors;
 mod expr;
+mod gql;
+mod hint;
 mod label;
 mod literal;
 mod operator;
@@ -22,18 +25,20 @@ mod schema;
 mod show;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod value_type;
 
+use administration::{administration, is_administration};
 use clause_order::QueryPosition;
 pub use cursor::ParseLimits;
 use cursor::{PResult, Parser};
-use expr::predicate;
+use expr::{expression, predicate};
 use query::query;
 use schema::{create_schema, drop_schema, is_schema_command};
 use show::{is_terminate, kill_query, options, show, terminate};
 
 use crate::Span;
-use crate::ast::{Expr, Mode, Statement, StatementBody};
+use crate::ast::{Expr, Statement, StatementBody, StatementMode};
 use crate::error::{Detail, ParseError};
 use crate::lexer::tokenize;
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -92,20 +97,22 @@ fn statement(p: &mut Parser<'_>) -> PResult<Statement> {
     let start = p.span();
     options(p)?;
     let mode = match p.peek() {
-        TokenKind::Keyword(Keyword::Explain) => Mode::Explain,
-        TokenKind::Keyword(Keyword::Profile) => Mode::Profile,
-        _ => Mode::Run,
+        TokenKind::Keyword(Keyword::Explain) => StatementMode::Explain,
+        TokenKind::Keyword(Keyword::Profile) => StatementMode::Profile,
+        _ => StatementMode::Run,
     };
-    if mode != Mode::Run {
+    if mode != StatementMode::Run {
         p.advance();
         options(p)?;
     }
     let body = match p.peek() {
+        _ if is_administration(p) => administration(p, expression)?,
         TokenKind::Keyword(Keyword::Create) if is_schema_command(p) => create_schema(p)?,
         TokenKind::Keyword(Keyword::Drop) => drop_schema(p)?,
         TokenKind::Keyword(Keyword::Show) => show(p)?,
         TokenKind::Keyword(Keyword::Kill) => kill_query(p)?,
         TokenKind::Name if is_terminate(p) => terminate(p)?,
+        TokenKind::Name if p.is_word("USING") => return Err(periodic_commit(p)),
         _ => StatementBody::Query(query(p, QueryPosition::Statement)?),
     };
     Ok(Statement {
@@ -113,4 +120,11 @@ fn statement(p: &mut Parser<'_>) -> PResult<Statement> {
         body,
         span: p.since(start),
     })
+}
+
+/// The error of `USING PERIODIC COMMIT`, or of another misplaced `USING`.
+fn periodic_commit(p: &Parser<'_>) -> ParseError {
+    let message = "USING PERIODIC COMMIT is not a part of the language any more";
+    ParseError::new(Detail::UnexpectedSyntax, p.span(), message)
+        .with_hint("write LOAD CSV … AS row CALL (row) { … } IN TRANSACTIONS OF 1000 ROWS")
 }

@@ -1,13 +1,13 @@
 //! Patterns.
 
 use super::cursor::{Context, PResult, Parser};
-use super::expr::{map_literal, optional_where, predicate};
+use super::expr::{expression, map_literal, optional_where, predicate};
 use super::label::label_expression;
 use super::literal::{parameter, unsigned_integer};
 use crate::Span;
 use crate::ast::{
-    Direction, Expr, LabelExpr, NodePattern, PathLength, PathPattern, PathSelector, PathStep,
-    Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
+    Direction, Expr, LabelExpr, NodePattern, PathLength, PathMode, PathPattern, PathSelector,
+    PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -58,8 +58,10 @@ pub(super) fn path_pattern(p: &mut Parser<'_>, usage: PatternUse) -> PResult<Pat
         }
         _ => {
             let selector = path_selector(p)?;
+            let mode = path_mode(p, selector)?;
             let mut path = path_elements(p, usage)?;
             path.selector = selector;
+            path.mode = mode;
             path
         }
     };
@@ -99,6 +101,34 @@ fn path_selector(p: &mut Parser<'_>) -> PResult<Option<PathSelector>> {
     };
     eat_path_word(p);
     Ok(Some(selector))
+}
+
+/// The path mode of GQL. `TRAIL` is what every pattern is.
+fn path_mode(p: &mut Parser<'_>, selector: Option<PathSelector>) -> PResult<Option<PathMode>> {
+    if p.peek() != TokenKind::Name {
+        return Ok(None);
+    }
+    let start = p.span();
+    let mode = if p.eat_word("TRAIL") {
+        None
+    } else if p.eat_word("ACYCLIC") {
+        Some(PathMode::Acyclic)
+    } else if p.eat_word("SIMPLE") {
+        Some(PathMode::Simple)
+    } else if p.is_word("WALK") {
+        let message = "the path mode WALK is not available: no relationship repeats in a path";
+        return Err(ParseError::new(Detail::UnexpectedSyntax, start, message)
+            .with_hint("write TRAIL, ACYCLIC or SIMPLE, or leave the mode out"));
+    } else {
+        return Ok(None);
+    };
+    eat_path_word(p);
+    if mode.is_some() && selector.is_some() {
+        let message = "a path mode other than TRAIL together with a selector";
+        return Err(ParseError::new(Detail::UnexpectedSyntax, start, message)
+            .with_hint("test the nodes of the path in WHERE"));
+    }
+    Ok(mode)
 }
 
 /// The optional noise words `PATH` or `PATHS` of a selector.
@@ -280,7 +310,7 @@ fn bound(p: &mut Parser<'_>) -> PResult<u64> {
 
 fn node(p: &mut Parser<'_>, usage: PatternUse) -> PResult<NodePattern> {
     let start = p.expect(Symbol::LeftParen)?;
-    let variable = if p.is_variable_at(0) {
+    let variable = if p.is_variable_at(0) || p.is_reserved_pattern_name() {
         Some(p.variable()?)
     } else {
         None
@@ -310,7 +340,8 @@ fn optional_labels(p: &mut Parser<'_>) -> PResult<Option<LabelExpr>> {
         bar_ends: false,
         ..p.context
     };
-    p.within(context, label_expression).map(Some)
+    p.within(context, |p| label_expression(p, expression))
+        .map(Some)
 }
 
 fn pattern_properties(p: &mut Parser<'_>, usage: PatternUse) -> PResult<Option<Expr>> {
@@ -406,7 +437,7 @@ fn relationship_detail(
     relationship: &mut RelationshipPattern,
     usage: PatternUse,
 ) -> PResult<()> {
-    if p.is_variable_at(0) {
+    if p.is_variable_at(0) || p.is_reserved_pattern_name() {
         relationship.variable = Some(p.variable()?);
     }
     relationship.types = optional_labels(p)?;
@@ -537,6 +568,7 @@ impl PathBuilder {
         Some(PathPattern {
             variable: None,
             selector: None,
+            mode: None,
             start: self.start?,
             steps: self.steps,
             predicate: None,
@@ -553,7 +585,7 @@ fn check_usage(path: &PathPattern, usage: PatternUse) -> PResult<()> {
         PatternUse::Merge => "MERGE",
     };
     let error = |detail, span, message: String| Err(ParseError::new(detail, span, message));
-    if path.selector.is_some() || path.predicate.is_some() {
+    if path.selector.is_some() || path.mode.is_some() || path.predicate.is_some() {
         return error(
             Detail::UnexpectedSyntax,
             path.span,
@@ -571,7 +603,7 @@ fn check_usage(path: &PathPattern, usage: PatternUse) -> PResult<()> {
         if let Some(labels) = node
             .labels
             .as_ref()
-            .filter(|labels| labels.as_conjunction().is_none())
+            .filter(|labels| labels.as_labels().is_none())
         {
             return error(
                 Detail::UnexpectedSyntax,
@@ -607,13 +639,7 @@ fn check_usage(path: &PathPattern, usage: PatternUse) -> PResult<()> {
         }
         // `-[r]->` may refer to a bound variable, which is a different error that the binder reports.
         let is_untyped_variable = relationship.types.is_none() && relationship.variable.is_some();
-        if !is_untyped_variable
-            && relationship
-                .types
-                .as_ref()
-                .and_then(LabelExpr::as_name)
-                .is_none()
-        {
+        if !is_untyped_variable && !relationship.types.as_ref().is_some_and(LabelExpr::is_label) {
             return error(
                 Detail::NoSingleRelationshipType,
                 relationship.span,

@@ -7,30 +7,38 @@ use super::clause_order::{
     no_clause,
 };
 use super::cursor::{CLAUSES, Context, PResult, Parser};
-use super::expr::{arguments, expression, expression_before_bar, operand, optional_where};
+use super::expr::{
+    arguments, expression, expression_before_bar, operand, optional_where, predicate,
+};
+use super::gql::{chained, conditional, filter_clause, for_clause, is_gql_clause, let_clause};
+use super::hint::hints;
 use super::label::label_expression;
 use super::pattern::{PatternUse, path_pattern, pattern};
+use super::transactions::in_transactions;
 use crate::ast::{
     CallProcedure, CallSubquery, Clause, Create, Delete, Expr, ExprKind, Foreach, Ident, LabelExpr,
     Literal, LoadCsv, Match, Merge, MergeAction, MergeEvent, Projection, ProjectionItem,
-    QualifiedName, Query, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
+    QualifiedName, RegularQuery, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
     SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
 use crate::{SourceText, Span};
 
-pub(super) fn query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
+pub(super) fn query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<RegularQuery> {
     let is_read_only = p.context.is_read_only || matches!(position, QueryPosition::Expression(_));
     let context = Context {
         is_read_only,
         ..Context::default()
     };
-    p.nested(|p| p.within(context, |p| union(p, position)))
+    p.nested(|p| p.within(context, |p| chained(p, |p| union(p, position))))
 }
 
-fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
+fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<RegularQuery> {
     let start = p.span();
+    if p.is_keyword(Keyword::When) {
+        return conditional(p, predicate, |p| branch_body(p, position));
+    }
     let mut branches = vec![single_query(p, position)?];
     let mut union = None;
     while p.is_keyword(Keyword::Union) {
@@ -52,7 +60,7 @@ fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
         union = Some(kind);
         branches.push(single_query(p, position)?);
     }
-    Ok(Query {
+    Ok(RegularQuery {
         branches,
         union: union.unwrap_or_default(),
         span: p.since(start),
@@ -84,11 +92,12 @@ fn single_query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<SingleQu
     })
 }
 
-/// Whether the current token starts a clause. `INSERT` and `FINISH` are no keywords: they may be variables.
+/// Whether the current token starts a clause. The words of GQL are no keywords: they may be variables.
 fn starts_clause(p: &Parser<'_>) -> bool {
     match p.peek() {
+        TokenKind::Keyword(Keyword::For) => p.is_variable_at(1),
         TokenKind::Keyword(keyword) => CLAUSES.contains(&keyword),
-        TokenKind::Name => p.is_word("INSERT") && p.is_at(1, Symbol::LeftParen) || is_finish(p),
+        TokenKind::Name => is_gql_clause(p) || is_finish(p),
         _ => false,
     }
 }
@@ -110,10 +119,7 @@ pub(super) fn clause(p: &mut Parser<'_>) -> PResult<Clause> {
         if is_finish(p) {
             return Ok(Clause::Finish(p.advance()));
         }
-        if p.is_word("INSERT") {
-            return create(p, start);
-        }
-        return Err(p.unexpected_word("a clause", CLAUSES));
+        return gql_clause(p, start);
     };
     match keyword {
         Keyword::Match | Keyword::Optional => match_clause(p, start),
@@ -126,20 +132,57 @@ pub(super) fn clause(p: &mut Parser<'_>) -> PResult<Clause> {
         Keyword::Remove => remove(p, start),
         Keyword::Delete | Keyword::Detach => delete(p, start),
         Keyword::Foreach => p.nested(|p| foreach(p, start)),
-        Keyword::Call => call(p, start),
+        Keyword::Call => call(p, start, false),
         Keyword::Load => load_csv(p, start),
+        Keyword::For => for_clause(p, start, expression),
         _ => Err(p.unexpected_word("a clause", CLAUSES)),
     }
 }
 
+/// A clause that only GQL has; the current token is a name.
+fn gql_clause(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    if !is_gql_clause(p) {
+        return Err(p.unexpected_word("a clause", CLAUSES));
+    }
+    if p.is_word("INSERT") {
+        return create(p, start);
+    }
+    if p.eat_word("NODETACH") {
+        return delete(p, start);
+    }
+    if p.eat_word("LET") {
+        return let_clause(p, start, expression);
+    }
+    // `FILTER [WHERE] predicate`
+    p.advance();
+    p.eat_keyword(Keyword::Where);
+    let condition = predicate(p)?;
+    Ok(filter_clause(condition, p.since(start)))
+}
+
+/// The query after `THEN` or `ELSE`, which may stand in braces.
+fn branch_body(p: &mut Parser<'_>, position: QueryPosition) -> PResult<RegularQuery> {
+    if p.eat(Symbol::LeftBrace) {
+        let inner = query(p, QueryPosition::Call)?;
+        p.expect(Symbol::RightBrace)?;
+        return Ok(inner);
+    }
+    p.nested(|p| union(p, position))
+}
+
 fn match_clause(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
     let optional = p.eat_keyword(Keyword::Optional);
+    if optional && p.is_keyword(Keyword::Call) {
+        return call(p, start, true);
+    }
     p.expect_keyword(Keyword::Match)?;
     let pattern = pattern(p, PatternUse::Match)?;
+    let hints = hints(p)?;
     let predicate = optional_where(p)?;
     Ok(Clause::Match(Match {
         optional,
         pattern,
+        hints,
         predicate,
         span: p.since(start),
     }))
@@ -223,7 +266,11 @@ fn projection_item(p: &mut Parser<'_>) -> PResult<ProjectionItem> {
     let start = p.span();
     let expr = expression(p)?;
     let span = p.since(start);
-    let text = SourceText(Arc::from(span.slice(p.text)));
+    let text = match &expr.kind {
+        // `RETURN n {.name}` has the column `n`.
+        ExprKind::MapProjection { variable, .. } => SourceText(variable.name.clone()),
+        _ => SourceText(Arc::from(span.slice(p.text))),
+    };
     let alias = if p.eat_keyword(Keyword::As) {
         Some(p.variable()?)
     } else {
@@ -356,23 +403,19 @@ fn set_item(p: &mut Parser<'_>) -> PResult<SetItem> {
     })
 }
 
-fn variable_with_labels(p: &mut Parser<'_>) -> PResult<(Ident, Vec<Ident>)> {
+/// `n:A:B` or `n:$(expression)`, where no other label expression is allowed.
+fn variable_with_labels(p: &mut Parser<'_>) -> PResult<(Ident, LabelExpr)> {
     let variable = p.variable()?;
-    let labels = label_expression(p)?;
-    Ok((variable, plain_labels(&labels)?))
-}
-
-/// The names of `:A:B`, where no other label expression is allowed.
-fn plain_labels(labels: &LabelExpr) -> PResult<Vec<Ident>> {
-    let names = labels.as_conjunction().ok_or_else(|| {
-        ParseError::new(
+    let labels = label_expression(p, expression)?;
+    if labels.as_labels().is_none() {
+        return Err(ParseError::new(
             Detail::UnexpectedSyntax,
             labels.span,
             "SET and REMOVE take plain labels, not a label expression",
         )
-        .with_hint("list the labels: `:A:B`")
-    })?;
-    Ok(names.into_iter().cloned().collect())
+        .with_hint("list the labels: `:A:B`, or `:$(list)` for computed ones"));
+    }
+    Ok((variable, labels))
 }
 
 /// `n.a`, `n.a.b`, `n['a']`, `(…).a`
@@ -456,16 +499,22 @@ fn foreach(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
     }))
 }
 
-fn call(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+fn call(p: &mut Parser<'_>, start: Span, optional: bool) -> PResult<Clause> {
     p.advance();
-    match p.peek() {
-        TokenKind::Symbol(Symbol::LeftBrace) => call_subquery(p, start, SubqueryImports::ByWith),
+    let mut clause = match p.peek() {
+        TokenKind::Symbol(Symbol::LeftBrace) => call_subquery(p, start, SubqueryImports::ByWith)?,
         TokenKind::Symbol(Symbol::LeftParen) => {
             let imports = subquery_imports(p)?;
-            call_subquery(p, start, imports)
+            call_subquery(p, start, imports)?
         }
-        _ => procedure_call(p, start).map(Clause::Call),
+        _ => Clause::Call(procedure_call(p, start)?),
+    };
+    match &mut clause {
+        Clause::Call(call) => call.optional = optional,
+        Clause::Subquery(call) => call.optional = optional,
+        _ => {}
     }
+    Ok(clause)
 }
 
 fn subquery_imports(p: &mut Parser<'_>) -> PResult<SubqueryImports> {
@@ -486,19 +535,15 @@ fn call_subquery(p: &mut Parser<'_>, start: Span, imports: SubqueryImports) -> P
     p.expect(Symbol::LeftBrace)?;
     let query = query(p, QueryPosition::Call)?;
     p.expect(Symbol::RightBrace)?;
-    if p.is_keyword(Keyword::In) {
-        return Err(ParseError::new(
-            Detail::UnexpectedSyntax,
-            p.span(),
-            "CALL { … } IN TRANSACTIONS is not supported: a statement is one transaction",
-        )
-        .with_hint(
-            "run the statement once per batch of rows, or load files with `isomer import`",
-        ));
-    }
+    let transactions = match p.is_keyword(Keyword::In) {
+        true => Some(in_transactions(p, expression)?),
+        false => None,
+    };
     Ok(Clause::Subquery(CallSubquery {
+        optional: false,
         imports,
         query,
+        transactions,
         span: p.since(start),
     }))
 }
@@ -524,6 +569,7 @@ fn procedure_call(p: &mut Parser<'_>, start: Span) -> PResult<CallProcedure> {
         None
     };
     Ok(CallProcedure {
+        optional: false,
         name,
         arguments,
         yields,

@@ -302,7 +302,11 @@ fn create_constraint(p: &mut Parser<'_>, start: Span) -> PResult<CreateConstrain
     } else {
         p.at = at;
         match field_constraint(p, &target) {
-            Ok(Some(kind)) => kind,
+            Ok(Some((kind, None))) => kind,
+            Ok(Some((kind, Some(word)))) => {
+                check_entity(&target, word)?;
+                kind
+            }
             // None of the forms over fields: rewind and parse any predicate.
             _ => {
                 p.at = at;
@@ -319,17 +323,34 @@ fn create_constraint(p: &mut Parser<'_>, start: Span) -> PResult<CreateConstrain
     })
 }
 
+/// The word before `KEY` or `UNIQUE`: whether it is `NODE`, and where.
+type EntityWord = (bool, Span);
+
+/// Refuses `NODE KEY` of relationships, and `RELATIONSHIP KEY` of nodes.
+fn check_entity(target: &SchemaPattern, (of_nodes, span): EntityWord) -> PResult<()> {
+    let (is_of_nodes, records, word) = match target {
+        SchemaPattern::Node { .. } => (true, "nodes", "NODE"),
+        SchemaPattern::Relationship { .. } => (false, "relationships", "RELATIONSHIP"),
+    };
+    if of_nodes == is_of_nodes {
+        return Ok(());
+    }
+    let message = format!("the constraint is on {records}: say {word} here, or leave the word out");
+    Err(ParseError::new(Detail::UnexpectedSyntax, span, message))
+}
+
 /// `fields IS [NODE] UNIQUE`, `IS [NODE] KEY`, `IS NOT NULL`, `IS :: TYPE`, up to the end of the statement.
 fn field_constraint(
     p: &mut Parser<'_>,
     target: &SchemaPattern,
-) -> PResult<Option<ConstraintRequirement>> {
+) -> PResult<Option<(ConstraintRequirement, Option<EntityWord>)>> {
     let mut fields = field_list(p, target)?;
     if !p.eat_keyword(Keyword::Is) {
         return Ok(None);
     }
-    let of_entity =
-        p.eat_keyword(Keyword::Node) || p.eat_keyword(Keyword::Relationship) || p.eat_word("REL");
+    let of_nodes = p.eat_keyword(Keyword::Node);
+    let of_entity = of_nodes || p.eat_keyword(Keyword::Relationship) || p.eat_word("REL");
+    let word = of_entity.then(|| (of_nodes, p.last_span()));
     let kind = if p.eat_keyword(Keyword::Unique) {
         ConstraintRequirement::Unique(fields)
     } else if of_entity || p.is_keyword(Keyword::Key) {
@@ -362,7 +383,7 @@ fn field_constraint(
         p.peek(),
         TokenKind::End | TokenKind::Symbol(Symbol::Semicolon)
     );
-    Ok(is_end.then_some(kind))
+    Ok(is_end.then_some((kind, word)))
 }
 
 pub(super) fn drop_schema(p: &mut Parser<'_>) -> PResult<StatementBody> {

@@ -9,7 +9,7 @@ use super::query::{paging, return_clause, yield_clause};
 use crate::Span;
 use crate::ast::{
     CallProcedure, Clause, Expr, ExprKind, Ident, IndexType, KillQuery, Literal, Projection,
-    QualifiedName, Query, Show, ShowKind, ShowOnly, ShownRule, SingleQuery, StatementBody,
+    QualifiedName, RegularQuery, Show, ShowKind, ShowOnly, ShownRule, SingleQuery, StatementBody,
     UnionKind, With, Yield, YieldItems,
 };
 use crate::error::{Detail, ParseError};
@@ -286,6 +286,7 @@ pub(super) fn terminate(p: &mut Parser<'_>) -> PResult<StatementBody> {
         None => Vec::new(),
     };
     let call = CallProcedure {
+        optional: false,
         name: QualifiedName {
             parts: TERMINATE
                 .map(|part| Ident::new(part, start))
@@ -300,7 +301,7 @@ pub(super) fn terminate(p: &mut Parser<'_>) -> PResult<StatementBody> {
     let mut clauses = vec![Clause::Call(call)];
     clauses.extend(then);
     let span = p.since(start);
-    Ok(StatementBody::Query(Query {
+    Ok(StatementBody::Query(RegularQuery {
         branches: vec![SingleQuery { clauses, span }],
         union: UnionKind::All,
         span,

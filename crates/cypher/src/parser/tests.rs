@@ -1,7 +1,7 @@
 use super::*;
 use crate::ast::*;
 
-fn query(text: &str) -> Query {
+fn query(text: &str) -> RegularQuery {
     match parse(text)
         .unwrap_or_else(|error| panic!("{}", error.render(text)))
         .body
@@ -280,10 +280,18 @@ fn keywords_are_names_where_nothing_else_can_stand() {
         "MATCH (count:Match {return: 1})-[all:WITH]->(end) WHERE count.where = end.set RETURN count {.limit, x: 1}, all, end AS order_",
     );
     query("RETURN CASE WHEN true THEN 1 END AS shortest, collect([1]) AS exists");
-    assert_eq!(
-        error("MATCH (where) RETURN 1").detail,
-        Detail::UnexpectedSyntax
-    );
+    query("MATCH (where)-[order]->(set:A {x: 1}) RETURN where, set.y AS match ORDER BY order DESC");
+    query("UNWIND [1] AS with WITH with AS limit WHERE limit > 0 RETURN limit AS return");
+    query("MATCH ()-[WHERE -1 < 2]->(WHERE +1 = 1), (order WHERE true) RETURN order");
+    for text in [
+        "MATCH (n) RETURN n ORDER n.x",
+        "MATCH (n) WHERE RETURN n",
+        "RETURN 1 AS not",
+        "OPTIONAL RETURN 1",
+        "RETURN null(1)",
+    ] {
+        assert_eq!(error(text).detail, Detail::UnexpectedSyntax, "{text}");
+    }
 }
 
 #[test]
@@ -537,6 +545,7 @@ fn depth_is_limited() {
         around("1 OR 1 XOR 1 AND NOT 1 = 1 IN 1 + 1 * 1 ^ (", "1", ")"),
         around("x {a: ", "1", "}"),
         format!("n:{}", around("!", "A", "")),
+        around("x:$(", "'A'", ")"),
         format!("n:{}", around("(", "A", ")")),
         format!("1{}", " ^ 1".repeat(DEEP)),
         format!("x{}", ".a".repeat(DEEP)),
@@ -555,6 +564,8 @@ fn depth_is_limited() {
     ));
     texts.push(format!("MATCH (n:{}) RETURN 1", around("(", "A", ")")));
     texts.push(around("CALL { ", "RETURN 1 AS x", " }"));
+    texts.push(around("WHEN true THEN { ", "RETURN 1 AS x", " }"));
+    texts.push(around("WHEN true THEN ", "RETURN 1 AS x", ""));
     texts.push(around("FOREACH (x IN [1] | ", "CREATE (n)", ")"));
     texts.push(format!(
         "RETURN x IS :: {}",
@@ -644,4 +655,19 @@ fn texts_have_a_limit() {
         ..ParseLimits::default()
     };
     assert!(parse_within(&text, limits).is_ok());
+}
+
+/// A long chain of queries takes time in proportion to its length.
+#[test]
+fn queries_are_chained() {
+    let chain = format!("RETURN 1 AS x{}", " NEXT RETURN x + 1 AS x".repeat(20_000));
+    assert_eq!(query(&chain).branches[0].clauses.len(), 20_001);
+    assert_eq!(
+        error("RETURN 1 AS x NEXT RETURN x UNION RETURN x").detail,
+        Detail::InvalidClauseComposition
+    );
+    assert_eq!(
+        error("CREATE (n) NEXT RETURN 1 AS x").detail,
+        Detail::InvalidClauseComposition
+    );
 }

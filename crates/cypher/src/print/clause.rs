@@ -2,8 +2,9 @@
 
 use super::Printer;
 use crate::ast::{
-    CallProcedure, CallSubquery, Clause, Expr, Ident, Match, Merge, MergeEvent, Projection,
-    RemoveItem, SetItem, SubqueryImports, Yield, YieldItems,
+    CallProcedure, CallSubquery, Clause, Concurrency, Expr, Hint, HintKind, Ident, InTransactions,
+    LabelExpr, Match, Merge, MergeEvent, OnBatchError, Projection, RemoveItem, SetItem,
+    SubqueryImports, Yield, YieldItems,
 };
 
 impl Printer {
@@ -89,7 +90,36 @@ impl Printer {
             "MATCH "
         });
         self.separated(&clause.pattern.paths, ", ", Self::path);
+        clause.hints.iter().for_each(|hint| self.hint(hint));
         self.optional_where(clause.predicate.as_ref());
+    }
+
+    fn hint(&mut self, hint: &Hint) {
+        let mut about = |words, variable: &Ident, label: &Ident| {
+            self.text(words);
+            self.variable(&variable.name);
+            self.text(":");
+            self.name(&label.name);
+        };
+        match &hint.kind {
+            HintKind::Scan { variable, label } => about(" USING SCAN ", variable, label),
+            HintKind::Index {
+                variable,
+                label,
+                properties,
+            } => {
+                about(" USING INDEX ", variable, label);
+                self.text("(");
+                self.separated(properties, ", ", |printer, name| printer.name(&name.name));
+                self.text(")");
+            }
+            HintKind::Join(variables) => {
+                self.text(" USING JOIN ON ");
+                self.separated(variables, ", ", |printer, name| {
+                    printer.variable(&name.name)
+                });
+            }
+        }
     }
 
     fn projection(&mut self, projection: &Projection) {
@@ -174,16 +204,20 @@ impl Printer {
         }
     }
 
-    fn plain_labels(&mut self, variable: &Ident, labels: &[Ident]) {
+    fn plain_labels(&mut self, variable: &Ident, labels: &LabelExpr) {
         self.variable(&variable.name);
-        for label in labels {
+        for label in labels.as_labels().unwrap_or_default() {
             self.text(":");
-            self.name(&label.name);
+            self.labels(label);
         }
     }
 
     fn procedure_call(&mut self, call: &CallProcedure) {
-        self.text("CALL ");
+        self.text(if call.optional {
+            "OPTIONAL CALL "
+        } else {
+            "CALL "
+        });
         self.separated(&call.name.parts, ".", |printer, part| {
             printer.name(&part.name)
         });
@@ -214,7 +248,11 @@ impl Printer {
     }
 
     fn call_subquery(&mut self, clause: &CallSubquery) {
-        self.text("CALL ");
+        self.text(if clause.optional {
+            "OPTIONAL CALL "
+        } else {
+            "CALL "
+        });
         match &clause.imports {
             SubqueryImports::ByWith => {}
             SubqueryImports::Star => self.text("(*) "),
@@ -227,5 +265,35 @@ impl Printer {
         self.text("{ ");
         self.query(&clause.query);
         self.text(" }");
+        if let Some(transactions) = &clause.transactions {
+            self.in_transactions(transactions);
+        }
+    }
+
+    fn in_transactions(&mut self, transactions: &InTransactions) {
+        self.text(" IN ");
+        match &transactions.concurrency {
+            None => {}
+            Some(Concurrency::Default) => self.text("CONCURRENT "),
+            Some(Concurrency::Count(count)) => {
+                self.expr(count);
+                self.text(" CONCURRENT ");
+            }
+        }
+        self.text("TRANSACTIONS");
+        if let Some(rows) = &transactions.batch_rows {
+            self.text(" OF ");
+            self.expr(rows);
+            self.text(" ROWS");
+        }
+        self.text(match transactions.on_error {
+            OnBatchError::Fail => "",
+            OnBatchError::Continue => " ON ERROR CONTINUE",
+            OnBatchError::Break => " ON ERROR BREAK",
+        });
+        if let Some(status) = &transactions.status {
+            self.text(" REPORT STATUS AS ");
+            self.variable(&status.name);
+        }
     }
 }

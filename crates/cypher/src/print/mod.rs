@@ -10,7 +10,9 @@ mod schema;
 use std::fmt;
 
 use self::schema::SchemaPrinter;
-use crate::ast::{Expr, Mode, PathPattern, Query, Statement, StatementBody, TypeExpr, UnionKind};
+use crate::ast::{
+    Expr, PathPattern, RegularQuery, Statement, StatementBody, StatementMode, TypeExpr, UnionKind,
+};
 use crate::lexer::{is_name_part, is_name_start};
 use crate::token::Keyword;
 
@@ -20,7 +22,7 @@ impl fmt::Display for Statement {
     }
 }
 
-impl fmt::Display for Query {
+impl fmt::Display for RegularQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&printed(|printer| printer.query(self)))
     }
@@ -123,9 +125,9 @@ impl Printer {
 
     fn statement(&mut self, statement: &Statement) {
         match statement.mode {
-            Mode::Run => {}
-            Mode::Explain => self.text("EXPLAIN "),
-            Mode::Profile => self.text("PROFILE "),
+            StatementMode::Run => {}
+            StatementMode::Explain => self.text("EXPLAIN "),
+            StatementMode::Profile => self.text("PROFILE "),
         }
         match &statement.body {
             StatementBody::Query(query) => self.query(query),
@@ -148,7 +150,7 @@ impl Printer {
         SchemaPrinter::new(self)
     }
 
-    fn query(&mut self, query: &Query) {
+    fn query(&mut self, query: &RegularQuery) {
         let union = match query.union {
             UnionKind::Distinct => " UNION ",
             UnionKind::All => " UNION ALL ",

@@ -2,8 +2,8 @@
 
 use super::Printer;
 use crate::ast::{
-    Direction, Expr, Ident, LabelExpr, LabelExprKind, NodePattern, PathLength, PathPattern,
-    PathSelector, PatternLink, RelationshipPattern,
+    Direction, Expr, Ident, LabelExpr, LabelExprKind, NodePattern, PathLength, PathMode,
+    PathPattern, PathSelector, PatternLink, RelationshipPattern,
 };
 
 impl Printer {
@@ -21,6 +21,11 @@ impl Printer {
                 None
             }
         };
+        match path.mode {
+            None => {}
+            Some(PathMode::Acyclic) => self.text("ACYCLIC "),
+            Some(PathMode::Simple) => self.text("SIMPLE "),
+        }
         if let Some(function) = function {
             self.text(function);
         }
@@ -176,6 +181,11 @@ impl Printer {
                 self.separated(parts, "|", |printer, part| {
                     printer.label_part(part, matches!(part.kind, LabelExprKind::Or(_)))
                 });
+            }
+            LabelExprKind::Dynamic { names, any } => {
+                self.text(if *any { "$any(" } else { "$(" });
+                self.expr(names);
+                self.text(")");
             }
         }
     }

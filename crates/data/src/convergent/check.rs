@@ -15,7 +15,7 @@ use super::operate::scan_rows;
 use crate::{Access, DataStore, Transaction};
 
 /// Most findings that are reported.
-const MOST: usize = 100;
+const MAX_FINDINGS: usize = 100;
 
 impl DataStore {
     /// Checks convergent entries against their owners, the catalog and the vector. Returns the inconsistencies, at most
@@ -51,7 +51,7 @@ impl DataStore {
                 {
                     findings.push(format!("a convergent field of {}: {error}", name(&owner)));
                 }
-                Ok(findings.len() < MOST)
+                Ok(findings.len() < MAX_FINDINGS)
             },
         )?;
         Ok(findings)

@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use crate::{
     DataStore,
     convergent::replica::{
-        MOST_REPLICAS, Numbers, RESERVED, Ticket, decode_numbers, decode_seen, each_between,
+        MAX_REPLICAS, Numbers, RESERVED, Ticket, decode_numbers, decode_seen, each_between,
         encode_numbers, put_restored, put_seen, random_bits, settle_below, sum_up, too_many,
     },
     footprint::{Item, NUMBERS_IN_SPAN},
@@ -310,7 +310,7 @@ impl Numbering<'_> {
         let known: FxHashSet<&ReplicaId> = numbers.names.iter().collect();
         let new: FxHashSet<&ReplicaId> =
             names.iter().filter(|name| !known.contains(name)).collect();
-        match known.len() + new.len() > MOST_REPLICAS {
+        match known.len() + new.len() > MAX_REPLICAS {
             true => Err(too_many(known.len() + new.len())),
             false => Ok(()),
         }
@@ -323,7 +323,7 @@ impl Numbering<'_> {
         if let Some(at) = numbers.names.iter().position(|known| *known == name) {
             return Ok(ReplicaNo(at as u32));
         }
-        if numbers.names.len() >= MOST_REPLICAS {
+        if numbers.names.len() >= MAX_REPLICAS {
             return Err(too_many(numbers.names.len() + 1));
         }
         let no = ReplicaNo(numbers.names.len() as u32);

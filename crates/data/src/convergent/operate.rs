@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use isomer_layout::{
     DataError,
-    catalog::schema::{Constraint, ConstraintKind},
+    catalog::{
+        rules::described,
+        schema::{Constraint, ConstraintKind},
+    },
     convergent::{
         clock::{Dot, ReplicaNo, Vector},
         counter,
@@ -23,7 +26,7 @@ use isomer_layout::{
     stream::change::Change,
 };
 use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, StorageError};
-use isomer_value::{NodeId, PropId, Value, limits::MAX_NESTING, record::RecordRef};
+use isomer_value::{PropId, Value, limits::MAX_NESTING, record::RecordRef};
 use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -176,13 +179,13 @@ impl FieldsMut<'_> {
         match owner {
             ConvergentOwner::Node(id) => {
                 self.tx.footprint().read_exists(id, record.labels().next());
-                self.tx.fields().check_not_ruled(&record, name)?;
             }
             ConvergentOwner::Relationship(id) => {
                 let row = row_of(id, &record)?;
                 self.tx.footprint().read_relationship(id, row.type_id);
             }
         }
+        self.tx.fields().check_not_ruled(&record, name)?;
         self.tx.footprint_mut().plain_field(position.top(), false);
         let prop = self.tx.name_ids().intern_prop(name)?;
         if let Some(value) = record.get(prop, &*self.tx.names().names)? {
@@ -214,9 +217,7 @@ impl FieldsMut<'_> {
             return Ok(0);
         }
         self.tx.fields().check_declared(owner, path, kind)?;
-        if let ConvergentOwner::Node(id) = owner {
-            self.tx.indexes().check_indexable(id, path, kind)?;
-        }
+        self.tx.indexes().check_indexable(owner, path, kind)?;
         let levels = position.levels();
         let mut found = None;
         for (depth, level) in levels.iter().enumerate().skip(1) {
@@ -552,7 +553,7 @@ impl Fields<'_> {
         let rules = self.tx.names().schema.constraints();
         let rule = rules
             .iter()
-            .find(|rule| record.has_label(rule.label) && rule.kind.rules_plain(name));
+            .find(|rule| rule.scope.covers(record) && rule.kind.rules_plain(name));
         match rule {
             Some(rule) => Err(DataError::invalid(format!(
                 "{name} must keep the constraint {}, and convergent fields cannot: drop it, or use another property",
@@ -571,17 +572,14 @@ impl Fields<'_> {
     ) -> Result<(), DataError> {
         let rules = self.tx.names().schema.constraints();
         let declared = |rule: &&Constraint| matches!(rule.kind, ConstraintKind::Convergent { .. });
-        let ConvergentOwner::Node(id) = owner else {
-            return Ok(());
-        };
         if !rules.iter().any(|rule| declared(&rule)) {
             return Ok(());
         }
-        let Some(bytes) = self.tx.read().get(&keyspace::node(id))? else {
+        let Some(bytes) = self.tx.read().get(&owner.record_key())? else {
             return Ok(());
         };
         let record = RecordRef::new(&bytes)?;
-        for rule in rules.iter().filter(|rule| record.has_label(rule.label)) {
+        for rule in rules.iter().filter(|rule| rule.scope.covers(&record)) {
             let ConstraintKind::Convergent {
                 path: field,
                 kind: wanted,
@@ -600,11 +598,11 @@ impl Fields<'_> {
                     label: self
                         .tx
                         .names()
-                        .label_name(rule.label)
+                        .scope_name(rule.scope)
                         .unwrap_or_default()
                         .as_ref()
                         .into(),
-                    record: format!("node {id}").into(),
+                    record: described(Some(owner), None).into(),
                     field: field.to_string().into(),
                     problem: format!("is a {}, not a {}", wanted.name(), found.name()).into(),
                     rule: rule.name.to_string().into(),
@@ -614,16 +612,16 @@ impl Fields<'_> {
         Ok(())
     }
 
-    /// Refuses a node with a convergent field that is not `allowed`.
+    /// Refuses a record with a convergent field that is not `allowed`.
     pub(crate) fn check_fields(
         self,
-        id: NodeId,
+        owner: ConvergentOwner,
         allowed: impl Fn(&str, &ConvergentKind) -> bool,
     ) -> Result<(), DataError> {
         if !self.tx.store().shared().own_replica.has_any() {
             return Ok(());
         }
-        let prefix = ConvergentOwner::Node(id).prefix();
+        let prefix = owner.prefix();
         let mut from = prefix.clone();
         loop {
             let mut found = None;
@@ -641,8 +639,9 @@ impl Fields<'_> {
             let name = self.tx.names().prop_name(prop).unwrap_or_default();
             if !allowed(&name, &kind) {
                 return Err(DataError::invalid(format!(
-                    "{name} is a convergent {} on node {id}: REMOVE it there first, or use another property",
-                    kind.name()
+                    "{name} is a convergent {} on {}: REMOVE it there first, or use another property",
+                    kind.name(),
+                    described(Some(owner), None)
                 )));
             }
             match after_prefix(&named) {

@@ -43,11 +43,11 @@ pub const MAX_AHEAD_MS: u64 = 5 * 60_000;
 /// Numbers reserved at a time.
 pub(crate) const RESERVED: u64 = 1024;
 /// Most replicas, with all their names: every transaction has a vector with an entry for each.
-pub(crate) const MOST_REPLICAS: usize = 1024;
+pub(crate) const MAX_REPLICAS: usize = 1024;
 /// Increments of a counter after which it is folded.
 const FOLD_AFTER: u32 = 128;
 /// Most counters whose increments are counted.
-const MOST_COUNTED: usize = 10_000;
+const MAX_COUNTERS: usize = 10_000;
 
 /// The state of this database as a replica, in an open store.
 #[derive(Debug, Default)]
@@ -280,7 +280,7 @@ impl OwnReplica {
                 due
             }
             None => {
-                if unfolded.len() == MOST_COUNTED {
+                if unfolded.len() == MAX_COUNTERS {
                     unfolded.clear();
                 }
                 unfolded.insert(place.to_vec(), 1);
@@ -300,7 +300,7 @@ impl OwnReplica {
         is_first: bool,
     ) {
         let mut gaps = self.gaps.write();
-        if gaps.len() >= MOST_COUNTED {
+        if gaps.len() >= MAX_COUNTERS {
             gaps.clear();
         }
         let gap = Gap {
@@ -377,7 +377,7 @@ impl OwnReplica {
 
     /// The number of known replica names, and its limit.
     pub fn names(&self) -> (u64, u64) {
-        (self.numbers().names.len() as u64, MOST_REPLICAS as u64)
+        (self.numbers().names.len() as u64, MAX_REPLICAS as u64)
     }
 
     /// The name of a replica.
@@ -490,7 +490,7 @@ pub(crate) fn too_many(count: usize) -> DataError {
     DataError::Limit {
         what: "the number of replicas heard of, all their epochs included".into(),
         size: count.to_string(),
-        max: MOST_REPLICAS.to_string(),
+        max: MAX_REPLICAS.to_string(),
         advice: "do not exchange with this peer; export and import begin a replication anew",
     }
 }

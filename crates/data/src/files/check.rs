@@ -13,7 +13,7 @@ use isomer_storage::Read;
 use crate::{DataStore, files::numbers::FIRST_FILE};
 
 /// Most findings that are reported.
-const MOST: usize = 100;
+const MAX_FINDINGS: usize = 100;
 
 impl DataStore {
     /// Reads all files of the last version and returns the inconsistencies, at most 100 findings.
@@ -22,7 +22,7 @@ impl DataStore {
         let read: &dyn Read = &*snapshot;
         let mut findings = Vec::new();
         let mut find = |what: String| {
-            if findings.len() < MOST {
+            if findings.len() < MAX_FINDINGS {
                 findings.push(what);
             }
         };

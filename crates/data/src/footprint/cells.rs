@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    fn meets(cells: &[Cell], key: &[u8]) -> bool {
+    fn is_covered(cells: &[Cell], key: &[u8]) -> bool {
         let mut met = false;
         cells_of(&head(key), None, |level, bytes| {
             met |= cells.iter().any(|own| own.0 == level && own.1 == bytes)
@@ -146,7 +146,7 @@ mod tests {
             keys.sort();
             if let Some(cells) = cover(&keys[0], &keys[2]) {
                 prop_assert!(cells.len() <= MAX_COARSE + 2 * MAX_FINE * LEVELS.len());
-                prop_assert!(meets(&cells, &keys[1]));
+                prop_assert!(is_covered(&cells, &keys[1]));
             }
         }
 
@@ -156,8 +156,8 @@ mod tests {
         ) {
             let encode = |int: i64| key::encode(&Value::Int(int)).expect("integers are storable");
             let cells = cover(&encode(low), &encode(low + width)).expect("a narrow range has few cells");
-            prop_assert!(meets(&cells, &encode(low + width / 2)));
-            prop_assert!(!meets(&cells, &encode(far)));
+            prop_assert!(is_covered(&cells, &encode(low + width / 2)));
+            prop_assert!(!is_covered(&cells, &encode(far)));
         }
     }
 }

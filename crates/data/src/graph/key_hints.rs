@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use isomer_storage::{Memory, MemoryKind, Reservation};
+use isomer_storage::{MemoryBudget, MemoryKind, Reservation};
 use isomer_value::{LabelId, NodeId};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -29,7 +29,7 @@ pub(crate) struct Pieces {
 /// Words of a piece.
 pub(crate) const WORDS: usize = 4096;
 
-pub(crate) const MOST_PIECES: usize = 1024;
+pub(crate) const MAX_PIECES: usize = 1024;
 
 /// Bits of a word that hold the id.
 pub(crate) const ID_BITS: u32 = 40;
@@ -64,13 +64,13 @@ impl KeyHints {
         (word >> ID_BITS == place.tag()).then_some(NodeId(word & ((1 << ID_BITS) - 1)))
     }
 
-    pub(crate) fn put(&self, place: Slot, id: NodeId, memory: &Memory) {
+    pub(crate) fn put(&self, place: Slot, id: NodeId, memory: &MemoryBudget) {
         if id.0 >> ID_BITS != 0 {
             return;
         }
         let all = self.pieces.get_or_init(|| {
             let bytes = memory.total_bytes() / 64;
-            let count = (bytes / (WORDS * 8)).clamp(1, MOST_PIECES);
+            let count = (bytes / (WORDS * 8)).clamp(1, MAX_PIECES);
             Pieces {
                 pieces: (0..count).map(|_| OnceLock::new()).collect(),
                 reserved: Mutex::new(memory.reservation(MemoryKind::EngineCache)),
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_hint_is_found_until_it_is_overwritten() {
-        let (hints, memory) = (KeyHints::default(), Memory::new(16 << 20));
+        let (hints, memory) = (KeyHints::default(), MemoryBudget::new(16 << 20));
         let place = |key: u64| Slot::of(LabelId(3), &key.to_be_bytes());
         assert!(hints.get(place(1)).is_none());
         (0..1_000).for_each(|key| hints.put(place(key), NodeId(key), &memory));
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn without_memory_nothing_is_cached() {
-        let (hints, memory) = (KeyHints::default(), Memory::new(1 << 20));
+        let (hints, memory) = (KeyHints::default(), MemoryBudget::new(1 << 20));
         let all = memory.reserve(MemoryKind::Queries, 1 << 20).unwrap();
         let place = Slot::of(LabelId(0), b"k");
         hints.put(place, NodeId(7), &memory);

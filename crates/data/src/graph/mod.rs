@@ -160,4 +160,14 @@ impl GraphRead for Transaction {
     ) -> Result<(), DataError> {
         self.indexes().seek(seek, cursor, limit, out)
     }
+
+    fn relationship_index_seek(
+        &self,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        out: &mut Vec<RelRow>,
+    ) -> Result<(), DataError> {
+        self.indexes().seek_relationships(seek, cursor, limit, out)
+    }
 }

@@ -7,7 +7,7 @@ use isomer_layout::{
     convergent::position::ConvergentOwner,
     graph::{
         key::{encode_found_key, encode_key},
-        state::{KEY, KeyChanges, NodeState},
+        state::{EntryOwner, KEY, KeyChanges, NodeState, RecordId},
     },
     index::{EntryChanges, IndexEntry},
     keyspace::{self, push_id, sole_id},
@@ -230,7 +230,10 @@ impl GraphMut<'_> {
             .map(|new| self.tx.graph().encode_node(new))
             .transpose()?;
         let keys = key_changes(old, new)?;
-        let entries = self.tx.indexes_mut().entry_changes(id, old, new)?;
+        let entries = self
+            .tx
+            .indexes_mut()
+            .entry_changes(RecordId::Node(id), old, new)?;
         let keys = if self.tx.replication().is_merging() {
             let hooks = self
                 .tx
@@ -243,7 +246,7 @@ impl GraphMut<'_> {
             let keys = self.check_keys(id, keys)?;
             self.tx
                 .constraints_mut()
-                .check_node_change(id, new, &entries)?;
+                .check_change(RecordId::Node(id), new, &entries)?;
             match self.tx.replication().hooks() {
                 None => keys,
                 Some(hooks) => {
@@ -272,7 +275,7 @@ impl GraphMut<'_> {
         self.tx.scratch.keep(key);
         self.move_labels(id, old, new)?;
         self.move_keys(id, &keys)?;
-        self.move_entries(id, &entries)?;
+        self.move_entries(EntryOwner::Node(id), &entries)?;
         self.tx.log_bytes(&logged);
         self.tx.scratch.keep(logged);
         Ok(())
@@ -392,9 +395,13 @@ impl GraphMut<'_> {
 
     pub(crate) fn move_entries(
         &mut self,
-        id: NodeId,
+        owner: EntryOwner,
         entries: &EntryChanges,
     ) -> Result<(), DataError> {
+        if entries.removed.is_empty() && entries.added.is_empty() {
+            return Ok(());
+        }
+        let value = owner.entry_value();
         let note = |tx: &mut Transaction, entry: &IndexEntry| {
             tx.footprint_mut().change_entry(
                 Space::Index(entry.index.0),
@@ -404,11 +411,11 @@ impl GraphMut<'_> {
         };
         for entry in &entries.removed {
             note(self.tx, entry);
-            self.tx.delete(&entry.key(id))?;
+            self.tx.delete(&entry.key(owner))?;
         }
         for entry in &entries.added {
             note(self.tx, entry);
-            self.tx.put(&entry.key(id), &IndexEntry::value(id))?;
+            self.tx.put(&entry.key(owner), &value)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use isomer_layout::{
     DataError,
-    catalog::{Catalog, names::Names},
+    catalog::{Catalog, names::NameTables},
     convergent::position::ConvergentOwner,
     graph::rows::{RelRow, row_of},
     keyspace::{self, TAG_NODE, TAG_REL, push_id, take_id},
@@ -20,7 +20,7 @@ use crate::{Graph, NodeLabels, batch::KeyBatch};
 /// Ids at most this far apart are read as one range: skipping the rows between costs less than looking up each one.
 const DENSE: u64 = 4;
 /// Below this number of ids, looking up each one is as good.
-pub(crate) const FEW: usize = 8;
+pub(crate) const MIN_RANGE_IDS: usize = 8;
 
 impl Graph<'_> {
     pub(crate) fn exist(self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
@@ -73,7 +73,7 @@ impl Graph<'_> {
         most: usize,
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        let names: &Names = &self.tx.names().names;
+        let names: &NameTables = &self.tx.names().names;
         out.iter_mut().for_each(|column| column.reserve(ids.len()));
         let watched = self.tx.footprint().active();
         let start = out.first().map_or(0, Vec::len);
@@ -192,7 +192,7 @@ impl Graph<'_> {
         most: usize,
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        let names: &Names = &self.tx.names().names;
+        let names: &NameTables = &self.tx.names().names;
         let start = out.first().map_or(0, Vec::len);
         self.each_relationship_within(ids, most, |_, found| {
             push_row(found.as_ref().map(|(_, record)| record), props, names, out)
@@ -343,7 +343,7 @@ impl Graph<'_> {
             {
                 end += 1;
             }
-            if end - at >= FEW {
+            if end - at >= MIN_RANGE_IDS {
                 if self
                     .record_range(tag, at, end, &id_at, &mut visit)?
                     .is_break()
@@ -443,7 +443,7 @@ impl<'c> LabelSets<'c> {
     pub(crate) fn new(catalog: &'c Catalog, nodes: usize) -> Self {
         Self {
             catalog,
-            own: nodes >= FEW,
+            own: nodes >= MIN_RANGE_IDS,
             known: Vec::new(),
         }
     }
@@ -463,7 +463,7 @@ impl<'c> LabelSets<'c> {
         }
         names.sort_unstable();
         let names: Labels = names.into();
-        if self.own && self.known.len() < MOST_LABEL_SETS {
+        if self.own && self.known.len() < MAX_LABEL_SETS {
             self.known.push((record.labels().collect(), names.clone()));
         }
         Ok(names)
@@ -471,7 +471,7 @@ impl<'c> LabelSets<'c> {
 }
 
 /// Sets of labels that are compared before a new one is made.
-const MOST_LABEL_SETS: usize = 16;
+const MAX_LABEL_SETS: usize = 16;
 
 /// The start of the next run after `at` that is worth a range scan.
 fn next_run(at: usize, count: usize, id_at: &impl Fn(usize) -> u64) -> usize {
@@ -480,7 +480,7 @@ fn next_run(at: usize, count: usize, id_at: &impl Fn(usize) -> u64) -> usize {
     for next in at + 2..count.min(at + 257) {
         if id_at(next) > id_at(next - 1) && id_at(next) - id_at(next - 1) <= DENSE {
             length += 1;
-            if length >= FEW {
+            if length >= MIN_RANGE_IDS {
                 return start;
             }
         } else {
@@ -501,7 +501,7 @@ pub(crate) fn record_key(tag: u8, id: u64) -> Vec<u8> {
 fn push_row(
     record: Option<&RecordRef<'_>>,
     props: &[PropId],
-    names: &Names,
+    names: &NameTables,
     out: &mut [Vec<Value>],
 ) -> Result<(), DataError> {
     for (prop, column) in props.iter().zip(out) {

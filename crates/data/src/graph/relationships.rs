@@ -5,7 +5,11 @@ use std::ops::Range;
 use isomer_layout::{
     DataError,
     convergent::position::ConvergentOwner,
-    graph::rows::{RelRow, row_of},
+    graph::{
+        rows::{RelRow, row_of},
+        state::{EntryOwner, RecordId, RelState},
+    },
+    index::EntryChanges,
     keyspace::{self, Side},
     properties::{merge_top, set_path, without_nulls},
     stream::change::Change,
@@ -21,7 +25,8 @@ impl GraphMut<'_> {
     /// Creates a relationship between two existing nodes. Nulls among `properties` are left out.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where an end does not exist.
+    /// [`DataError::NotFound`] where an end does not exist; [`DataError::Violates`] and [`DataError::NotUnique`] where
+    /// it breaks a constraint of its type.
     pub fn create_relationship(
         &mut self,
         type_id: TypeId,
@@ -38,18 +43,16 @@ impl GraphMut<'_> {
             source,
             target,
         };
+        let properties = without_nulls(properties);
         let mut record = self.tx.scratch.take();
         match properties.is_empty() {
             true => bare_record(row, &mut record)?,
-            false => {
-                record = self
-                    .tx
-                    .graph()
-                    .encode_relationship(row, &without_nulls(properties))?
-            }
+            false => record = self.tx.graph().encode_relationship(row, &properties)?,
         }
+        let entries = self.check_change_of_relationship(row, None, Some(&properties))?;
         let mut key = self.tx.scratch.take();
         self.put_relationship(row, &record, &mut key)?;
+        self.move_entries(EntryOwner::Relationship(row), &entries)?;
         self.tx.scratch.keep(record);
         self.tx.scratch.keep(key);
         Ok(row.id)
@@ -70,6 +73,7 @@ impl GraphMut<'_> {
         for &(source, target) in ends {
             self.note_ends(source, target)?;
         }
+        let is_ruled = self.tx.names().schema.concerns_type(type_id);
         let (mut record, mut key) = (self.tx.scratch.take(), self.tx.scratch.take());
         let mut left = ends;
         while !left.is_empty() {
@@ -88,6 +92,10 @@ impl GraphMut<'_> {
                 };
                 record.clear();
                 bare_record(row, &mut record)?;
+                if is_ruled {
+                    // Without properties it has no entries.
+                    self.check_change_of_relationship(row, None, Some(&Map::new()))?;
+                }
                 self.put_relationship(row, &record, &mut key)?;
                 made.push(row);
             }
@@ -190,18 +198,16 @@ impl GraphMut<'_> {
     /// Deletes a relationship; returns whether it existed.
     pub fn delete_relationship(&mut self, id: RelId) -> Result<bool, DataError> {
         self.tx.check_writable()?;
-        let Some((
-            RelRow {
-                type_id,
-                source,
-                target,
-                ..
-            },
-            _,
-        )) = self.tx.graph().load_relationship(id)?
-        else {
+        let Some((row, old)) = self.tx.graph().load_relationship(id)? else {
             return Ok(false);
         };
+        let RelRow {
+            type_id,
+            source,
+            target,
+            ..
+        } = row;
+        let entries = self.check_change_of_relationship(row, Some(&old), None)?;
         self.tx.changes.dirty.link(type_id);
         self.tx.changes.dirty.link_end(source);
         self.tx.changes.dirty.link_end(target);
@@ -214,6 +220,7 @@ impl GraphMut<'_> {
         self.tx
             .delete(&keyspace::adjacency(target, Side::In, type_id, source, id))?;
         self.count_relationship(type_id, -1);
+        self.move_entries(EntryOwner::Relationship(row), &entries)?;
         self.tx
             .fields_mut()
             .drop_fields(ConvergentOwner::Relationship(id))?;
@@ -251,9 +258,11 @@ impl GraphMut<'_> {
         }
         let record = self.tx.graph().encode_relationship(row, &new)?;
         let changes = self.tx.graph().property_changes(&old, &new)?;
+        let entries = self.check_change_of_relationship(row, Some(&old), Some(&new))?;
         self.tx.changes.dirty.relationship();
         self.tx.footprint_mut().change_relationship(id, row.type_id);
         self.tx.put(&keyspace::relationship(id), &record)?;
+        self.move_entries(EntryOwner::Relationship(row), &entries)?;
         let (set, removed) = changes.parts();
         self.tx.log(&Change::RelationshipChanged {
             id,
@@ -262,6 +271,40 @@ impl GraphMut<'_> {
             removed,
         });
         Ok(())
+    }
+
+    /// Refuses a change of a relationship's properties from `old` (absent: it is created) to `new` (absent: it is
+    /// deleted) that breaks a constraint of its type; while changes of another replica are applied, records it instead.
+    /// Returns the index entries that change.
+    fn check_change_of_relationship(
+        &mut self,
+        row: RelRow,
+        old: Option<&Map>,
+        new: Option<&Map>,
+    ) -> Result<EntryChanges, DataError> {
+        let RelRow { id, type_id, .. } = row;
+        if !self.tx.names().schema.concerns_type(type_id) {
+            return Ok(EntryChanges::default());
+        }
+        let state = |properties: Option<&Map>| {
+            properties.map(|properties| RelState {
+                type_id,
+                properties: properties.clone(),
+            })
+        };
+        let (old, new) = (state(old), state(new));
+        let record = RecordId::Relationship(id);
+        let mut indexes = self.tx.indexes_mut();
+        let entries = indexes.entry_changes(record, old.as_ref(), new.as_ref())?;
+        if self.tx.replication().is_merging() {
+            let hooks = self.tx.replication().hooks();
+            let hooks = hooks.expect("only replication merges");
+            hooks.note_refused_relationship(self.tx, id, new.as_ref(), &entries)?;
+        } else {
+            let mut constraints = self.tx.constraints_mut();
+            constraints.check_change(record, new.as_ref(), &entries)?;
+        }
+        Ok(entries)
     }
 
     /// Checks that both ends of a new relationship exist.
@@ -298,7 +341,7 @@ impl Graph<'_> {
     }
 
     /// Type, ends and properties, observed.
-    fn load_relationship(self, id: RelId) -> Result<Option<(RelRow, Map)>, DataError> {
+    pub(crate) fn load_relationship(self, id: RelId) -> Result<Option<(RelRow, Map)>, DataError> {
         let Some(bytes) = self.tx.read().get(&keyspace::relationship(id))? else {
             self.tx.footprint().read_type_members(None);
             return Ok(None);
@@ -307,6 +350,15 @@ impl Graph<'_> {
         let row = row_of(id, &record)?;
         self.tx.footprint().read_relationship(id, row.type_id);
         Ok(Some((row, record.properties(&*self.tx.names().names)?)))
+    }
+
+    /// Type and properties, observed.
+    pub(crate) fn load_rel_state(self, id: RelId) -> Result<Option<RelState>, DataError> {
+        let loaded = self.load_relationship(id)?;
+        Ok(loaded.map(|(row, properties)| RelState {
+            type_id: row.type_id,
+            properties,
+        }))
     }
 
     fn encode_relationship(self, row: RelRow, properties: &Map) -> Result<Vec<u8>, DataError> {

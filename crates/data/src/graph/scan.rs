@@ -98,6 +98,35 @@ impl Graph<'_> {
         Ok(None)
     }
 
+    /// Relationships of a type, without an observation: for indexes and constraints that are being built, which each
+    /// transaction that creates a relationship concurrently maintains itself.
+    pub(crate) fn unobserved_relationships(
+        self,
+        rel_type: TypeId,
+        after: Option<RelId>,
+        limit: usize,
+        out: &mut Vec<RelId>,
+    ) -> Result<(), DataError> {
+        let from = match after {
+            Some(RelId(u64::MAX)) => return Ok(()),
+            Some(after) => after.0 + 1,
+            None => 0,
+        };
+        for (start, end) in self.rel_ranges(Some(rel_type), from) {
+            let left = limit - out.len();
+            self.tx
+                .raw()
+                .each_pair(&start, end.as_deref(), left, |key, _| {
+                    out.push(RelId(id_of(key)?));
+                    Ok(())
+                })?;
+            if out.len() == limit {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The key ranges of the relationships of a type with ids from `from`: its extents.
     fn rel_ranges(self, rel_type: Option<TypeId>, from: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let key = |id: u64| keyspace::relationship(RelId(id));

@@ -31,16 +31,19 @@ use isomer_layout::{
     convergent::{
         effect::Action,
         place::{ConvergentKind, skip_item, take_kind},
-        position::{ConvergentOwner, FieldPosition},
+        position::FieldPosition,
     },
-    graph::state::NodeState,
+    graph::{
+        rows::row_of,
+        state::{EntryOwner, RecordId, RecordState},
+    },
     index::{EntryChanges, IndexEntry, entries_of, entries_within},
     keyspace,
     properties::{at_path, set_path},
 };
-use isomer_value::{LabelId, Map, NodeId, PropId, key, record::RecordRef};
+use isomer_value::{Map, PropId, key, record::RecordRef};
 
-use crate::{Indexes, IndexesMut, Transaction};
+use crate::{Indexes, IndexesMut};
 
 /// The state of the path of an index's field.
 enum FieldState {
@@ -51,18 +54,18 @@ enum FieldState {
     Field(ConvergentKind, FieldPosition),
 }
 
-/// The entries that a node should have.
+/// The entries that a record should have.
 pub(crate) enum RequiredEntries {
     Entries(Vec<IndexEntry>),
     /// A convergent field that the index cannot hold.
     NotIndexable(ConvergentKind),
 }
 
-/// Index entries of a node before one of its convergent properties changes.
+/// Index entries of a record before one of its convergent properties changes.
 pub struct FieldEntries {
-    node: NodeId,
-    /// Its labels; its plain properties where an index has other fields.
-    state: NodeState,
+    owner: EntryOwner,
+    /// The property, where it is plain; its other plain properties where an index has several fields.
+    properties: Map,
     indexes: Vec<IndexBefore>,
     /// The position of an operation, and the kinds that were read at the enclosing levels, as far as the index's path.
     way: Option<(FieldPosition, Vec<Option<ConvergentKind>>)>,
@@ -117,7 +120,7 @@ impl Indexes<'_> {
         })
     }
 
-    fn field_state(self, id: NodeId, path: &FieldPath) -> Result<FieldState, DataError> {
+    fn field_state(self, id: RecordId, path: &FieldPath) -> Result<FieldState, DataError> {
         let Some(prop) = self.indexed_prop(&path.0[0]) else {
             return Ok(FieldState::Plain);
         };
@@ -125,7 +128,7 @@ impl Indexes<'_> {
             return Ok(FieldState::Plain);
         }
         let below: Vec<&str> = path.0[1..].iter().map(|name| &**name).collect();
-        let position = FieldPosition::new(ConvergentOwner::Node(id), prop, &below);
+        let position = FieldPosition::new(id, prop, &below);
         let levels = position.levels();
         for (depth, level) in levels.iter().enumerate().skip(1) {
             match self.tx.fields().kind_at(level)? {
@@ -140,18 +143,16 @@ impl Indexes<'_> {
         Ok(FieldState::Nothing)
     }
 
-    /// The entries that a node of this state has in an index, convergent fields included.
+    /// The entries that a record with these plain properties has in an index that is about it, convergent fields
+    /// included.
     pub(crate) fn wanted_entries(
         self,
         index: &IndexDef,
-        id: NodeId,
-        state: &NodeState,
+        id: RecordId,
+        plain: &Map,
     ) -> Result<RequiredEntries, DataError> {
-        if state.labels.binary_search(&index.label).is_err() {
-            return Ok(RequiredEntries::Entries(Vec::new()));
-        }
         if index.unique || !self.may_converge(index) {
-            return entries_of(index, state).map(RequiredEntries::Entries);
+            return entries_of(index, plain).map(RequiredEntries::Entries);
         }
         let mut properties: Option<Map> = None;
         let mut hidden: Vec<&str> = Vec::new();
@@ -160,7 +161,7 @@ impl Indexes<'_> {
             if matches!(stands, FieldState::Plain) {
                 continue;
             }
-            let properties = properties.get_or_insert_with(|| state.properties.clone());
+            let properties = properties.get_or_insert_with(|| plain.clone());
             let top = &*field.path.0[0];
             if !hidden.contains(&top) {
                 hidden.push(top);
@@ -178,13 +179,9 @@ impl Indexes<'_> {
             }
         }
         let Some(properties) = properties else {
-            return entries_of(index, state).map(RequiredEntries::Entries);
+            return entries_of(index, plain).map(RequiredEntries::Entries);
         };
-        let state = NodeState {
-            labels: vec![index.label],
-            properties,
-        };
-        entries_within(index, &state, usize::MAX).map(RequiredEntries::Entries)
+        entries_within(index, &properties, usize::MAX).map(RequiredEntries::Entries)
     }
 
     /// As [`Indexes::wanted_entries`]; where the index cannot hold a field, the operation is refused, or the index
@@ -192,10 +189,10 @@ impl Indexes<'_> {
     pub(crate) fn entries_or_refuse(
         self,
         index: &IndexDef,
-        id: NodeId,
-        state: &NodeState,
+        id: RecordId,
+        plain: &Map,
     ) -> Result<Vec<IndexEntry>, DataError> {
-        match self.wanted_entries(index, id, state) {
+        match self.wanted_entries(index, id, plain) {
             Ok(RequiredEntries::Entries(entries)) => Ok(entries),
             Ok(RequiredEntries::NotIndexable(_)) if self.tx.replication().is_merging() => {
                 self.tx.store().give_up_index(index.id)?;
@@ -214,8 +211,8 @@ impl Indexes<'_> {
         }
     }
 
-    /// Refuses a node that has convergent fields in a unique index.
-    fn refuse_fields(self, index: &IndexDef, id: NodeId) -> Result<(), DataError> {
+    /// Refuses a record that has convergent fields in a unique index.
+    fn refuse_fields(self, index: &IndexDef, id: RecordId) -> Result<(), DataError> {
         for field in &index.fields {
             let kind = match self.field_state(id, &field.path)? {
                 FieldState::Plain => continue,
@@ -227,18 +224,18 @@ impl Indexes<'_> {
         Ok(())
     }
 
-    fn has_fields(self, id: NodeId) -> Result<bool, DataError> {
-        let prefix = ConvergentOwner::Node(id).prefix();
+    fn has_fields(self, id: RecordId) -> Result<bool, DataError> {
+        let prefix = id.prefix();
         let end = keyspace::after_prefix(&prefix);
         Ok(self.tx.raw().first_key(&prefix, end.as_deref())?.is_some())
     }
 
     // ---- operations, merges and joins
 
-    /// Refuses an operation that makes a field which an index of its node cannot hold.
+    /// Refuses an operation that makes a field which an index of its record cannot hold.
     pub(crate) fn check_indexable(
         self,
-        id: NodeId,
+        id: RecordId,
         path: &[&str],
         kind: ConvergentKind,
     ) -> Result<(), DataError> {
@@ -252,12 +249,12 @@ impl Indexes<'_> {
         if !catalog.schema.indexes().iter().any(|index| named(&index)) {
             return Ok(());
         }
-        let Some(bytes) = self.tx.read().get(&keyspace::node(id))? else {
+        let Some(bytes) = self.tx.read().get(&id.record_key())? else {
             return Ok(());
         };
         let record = RecordRef::new(&bytes)?;
         for index in catalog.schema.indexes().iter().filter(named) {
-            if !record.has_label(index.label) || self.tx.store().is_given_up(index.id) {
+            if !index.scope.covers(&record) || self.tx.store().is_given_up(index.id) {
                 continue;
             }
             for field in &index.fields {
@@ -281,7 +278,11 @@ impl Indexes<'_> {
     }
 
     /// The kind of the convergent field that is at the path of an index with one field.
-    fn sole_kind(self, index: &IndexDef, id: NodeId) -> Result<Option<ConvergentKind>, DataError> {
+    fn sole_kind(
+        self,
+        index: &IndexDef,
+        id: RecordId,
+    ) -> Result<Option<ConvergentKind>, DataError> {
         let [field] = &index.fields[..] else {
             return Ok(None);
         };
@@ -291,9 +292,9 @@ impl Indexes<'_> {
         })
     }
 
-    fn has_field_of(self, index: &IndexDef, node: NodeId) -> Result<bool, DataError> {
+    fn has_field_of(self, index: &IndexDef, id: RecordId) -> Result<bool, DataError> {
         for field in &index.fields {
-            if matches!(self.field_state(node, &field.path)?, FieldState::Field(..)) {
+            if matches!(self.field_state(id, &field.path)?, FieldState::Field(..)) {
                 return Ok(true);
             }
         }
@@ -304,7 +305,7 @@ impl Indexes<'_> {
     fn elements_after(
         self,
         index: &IndexDef,
-        node: NodeId,
+        id: RecordId,
         (before, now): (Option<ConvergentKind>, Option<ConvergentKind>),
         touched: &[Vec<u8>],
     ) -> Result<BTreeMap<Vec<u8>, bool>, DataError> {
@@ -314,7 +315,7 @@ impl Indexes<'_> {
             return Ok(elements);
         };
         let below: Vec<&str> = path[1..].iter().map(|name| &**name).collect();
-        let position = FieldPosition::new(ConvergentOwner::Node(node), prop, &below);
+        let position = FieldPosition::new(id, prop, &below);
         for kind in [ConvergentKind::Set, ConvergentKind::GrowSet] {
             let place = position.clone().kind(kind, 0).place;
             let mut note = |key: &[u8], is_there: Option<bool>| -> Result<(), DataError> {
@@ -391,9 +392,9 @@ impl IndexesMut<'_> {
     /// The entries that a change of a record changes, in all indexes.
     pub(crate) fn entry_changes(
         &mut self,
-        id: NodeId,
-        old: Option<&NodeState>,
-        new: Option<&NodeState>,
+        id: RecordId,
+        old: Option<&impl RecordState>,
+        new: Option<&impl RecordState>,
     ) -> Result<EntryChanges, DataError> {
         let catalog = self.tx.names().clone();
         let indexes = catalog.schema.indexes();
@@ -401,8 +402,12 @@ impl IndexesMut<'_> {
             return Ok(EntryChanges::default());
         }
         if !self.tx.store().shared().own_replica.has_any() {
-            let several = indexes.iter().any(|index| index.fields.len() > 1);
-            if old.is_some() && (several || labels_of(old) != labels_of(new)) {
+            let mut observes = indexes.iter().map(|index| {
+                let was_in = old.is_some_and(|one| one.is_in(index.scope));
+                let is_in = new.is_some_and(|one| one.is_in(index.scope));
+                was_in != is_in || was_in && index.fields.len() > 1
+            });
+            if old.is_some() && observes.any(|observes| observes) {
                 self.tx.footprint().read_convergent();
             }
             return EntryChanges::between(indexes, old, new);
@@ -410,10 +415,9 @@ impl IndexesMut<'_> {
         let mut changes = EntryChanges::default();
         let (is_new, mut is_observed) = (old.is_none(), false);
         for index in indexes {
-            let carries = |state: &NodeState| state.labels.binary_search(&index.label).is_ok();
             let (old, new) = (
-                old.filter(|one| carries(one)),
-                new.filter(|one| carries(one)),
+                old.filter(|one| one.is_in(index.scope)),
+                new.filter(|one| one.is_in(index.scope)),
             );
             if old.is_none() && new.is_none() {
                 continue;
@@ -433,45 +437,47 @@ impl IndexesMut<'_> {
                 continue;
             }
             if let (Some(old), Some(new)) = (old, new)
-                && same_fields(index, old, new)?
+                && same_fields(index, old.properties(), new.properties())?
             {
                 continue;
             }
             if self.tx.store().is_given_up(index.id) {
                 continue;
             }
-            let entries_in = |tx: &Transaction, state: Option<&NodeState>| match state {
-                Some(state) => tx.indexes().wanted_entries(index, id, state),
-                None => Ok(RequiredEntries::Entries(Vec::new())),
+            let before = match old {
+                Some(old) => self
+                    .tx
+                    .indexes()
+                    .wanted_entries(index, id, old.properties())?,
+                None => RequiredEntries::Entries(Vec::new()),
             };
-            let before = match entries_in(self.tx, old)? {
+            let before = match before {
                 RequiredEntries::Entries(entries) => entries,
                 RequiredEntries::NotIndexable(_) => Vec::new(),
             };
             let after = match new {
-                Some(new) => self.tx.indexes().entries_or_refuse(index, id, new)?,
+                Some(new) => {
+                    let indexes = self.tx.indexes();
+                    indexes.entries_or_refuse(index, id, new.properties())?
+                }
                 None => Vec::new(),
             };
             changes.extend(EntryChanges::from_sorted(&before, after));
             is_observed = true;
         }
         if is_observed && (!is_new || self.tx.indexes().has_fields(id)?) {
-            let prefix = ConvergentOwner::Node(id).prefix();
-            self.tx.footprint_mut().clear_field(&[&prefix]);
+            self.tx.footprint_mut().clear_field(&[&id.prefix()]);
         }
         Ok(changes)
     }
 
-    /// To be called before entries of a node's convergent property change; none if no index is affected.
+    /// To be called before entries of a record's convergent property change; none if no index is affected.
     #[doc(hidden)]
     pub fn fields_before(
         &mut self,
-        owner: ConvergentOwner,
+        id: RecordId,
         prop: PropId,
     ) -> Result<Option<FieldEntries>, DataError> {
-        let ConvergentOwner::Node(id) = owner else {
-            return Ok(None);
-        };
         let catalog = self.tx.names().clone();
         if catalog.schema.indexes().is_empty() {
             return Ok(None);
@@ -488,15 +494,17 @@ impl IndexesMut<'_> {
         if indexes.is_empty() {
             return Ok(None);
         }
-        let Some(bytes) = self.tx.read().get(&keyspace::node(id))? else {
+        let Some(bytes) = self.tx.read().get(&id.record_key())? else {
             return Ok(None);
         };
         let record = RecordRef::new(&bytes)?;
-        let labels: Vec<LabelId> = record.labels().collect();
-        // Changes of the labels, or of plain fields by which the node is indexed, declare this.
-        let prefix = owner.prefix();
-        self.tx.footprint().read_whether_cleared(&[&prefix]);
-        indexes.retain(|index| labels.binary_search(&index.label).is_ok());
+        let owner = match id {
+            RecordId::Node(id) => EntryOwner::Node(id),
+            RecordId::Relationship(id) => EntryOwner::Relationship(row_of(id, &record)?),
+        };
+        // Changes of the labels, or of plain fields by which the record is indexed, declare this.
+        self.tx.footprint().read_whether_cleared(&[&id.prefix()]);
+        indexes.retain(|index| index.scope.covers(&record));
         if indexes.is_empty() {
             return Ok(None);
         }
@@ -506,13 +514,12 @@ impl IndexesMut<'_> {
         } else if let Some(plain) = record.get(prop, &*catalog.names)? {
             properties.insert(indexes[0].fields[0].path.0[0].clone(), plain);
         }
-        let state = NodeState { labels, properties };
         let mut before = Vec::new();
         for index in indexes {
             let kind = self.tx.indexes().sole_kind(index, id)?;
             let entries = match is_set(kind) || index.unique {
                 true => Vec::new(),
-                false => match self.tx.indexes().wanted_entries(index, id, &state)? {
+                false => match self.tx.indexes().wanted_entries(index, id, &properties)? {
                     RequiredEntries::Entries(entries) => entries,
                     RequiredEntries::NotIndexable(_) => Vec::new(),
                 },
@@ -524,8 +531,8 @@ impl IndexesMut<'_> {
             });
         }
         Ok(Some(FieldEntries {
-            node: id,
-            state,
+            owner,
+            properties,
             indexes: before,
             way: None,
         }))
@@ -540,14 +547,15 @@ impl IndexesMut<'_> {
         touched: &[Vec<u8>],
     ) -> Result<(), DataError> {
         let Some(FieldEntries {
-            node,
-            state,
+            owner,
+            properties,
             indexes,
             way,
         }) = before
         else {
             return Ok(());
         };
+        let id = owner.record();
         if let Some((position, kinds)) = way {
             let levels = position.levels();
             for (level, before) in kinds.into_iter().enumerate() {
@@ -567,11 +575,11 @@ impl IndexesMut<'_> {
             entries,
         } in indexes
         {
-            let now = self.tx.indexes().sole_kind(&index, node)?;
+            let now = self.tx.indexes().sole_kind(&index, id)?;
             if index.unique {
                 // Its entries depend on plain values: a field that it does not know was made by another replica.
                 if self.tx.replication().is_merging()
-                    && self.tx.indexes().has_field_of(&index, node)?
+                    && self.tx.indexes().has_field_of(&index, id)?
                 {
                     self.tx.store().give_up_index(index.id)?;
                 }
@@ -582,7 +590,7 @@ impl IndexesMut<'_> {
                 let elements =
                     self.tx
                         .indexes()
-                        .elements_after(&index, node, (kind, now), touched)?;
+                        .elements_after(&index, id, (kind, now), touched)?;
                 for (element, is_there) in elements {
                     let entry = IndexEntry {
                         index: index.id,
@@ -598,7 +606,10 @@ impl IndexesMut<'_> {
             }
             let after = match is_set(now) && holds(&index, &index.fields[0], ConvergentKind::Set) {
                 true => Vec::new(),
-                false => self.tx.indexes().entries_or_refuse(&index, node, &state)?,
+                false => self
+                    .tx
+                    .indexes()
+                    .entries_or_refuse(&index, id, &properties)?,
             };
             changes.removed.extend(
                 entries
@@ -608,7 +619,7 @@ impl IndexesMut<'_> {
             // Put again where they existed: an operation that did not read the field may have to.
             changes.added.extend(after);
             if !self.tx.store().is_given_up(index.id) {
-                self.tx.graph_mut().move_entries(node, &changes)?;
+                self.tx.graph_mut().move_entries(owner, &changes)?;
             }
         }
         Ok(())
@@ -621,7 +632,7 @@ impl IndexesMut<'_> {
         position: &FieldPosition,
         action: &Action,
     ) -> Result<(), DataError> {
-        let owner = ConvergentOwner::Node(before.node);
+        let owner = before.owner.record();
         let levels = position.levels();
         self.tx.footprint().read_whether_cleared(&levels);
         // It shadows a plain value that may have existed under the name.
@@ -681,17 +692,10 @@ fn fields_of(index: &IndexDef) -> String {
     paths.join(", ")
 }
 
-fn labels_of(state: Option<&NodeState>) -> &[LabelId] {
-    state.map_or(&[], |state| &state.labels)
-}
-
 /// Whether the plain values of an index's fields are the same, to the last bit of their entries.
-fn same_fields(index: &IndexDef, old: &NodeState, new: &NodeState) -> Result<bool, DataError> {
+fn same_fields(index: &IndexDef, old: &Map, new: &Map) -> Result<bool, DataError> {
     for field in &index.fields {
-        let (one, other) = (
-            at_path(&old.properties, &field.path),
-            at_path(&new.properties, &field.path),
-        );
+        let (one, other) = (at_path(old, &field.path), at_path(new, &field.path));
         let same = match (one, other) {
             (None, None) => true,
             (Some(one), Some(other)) => key::encode(one)? == key::encode(other)?,

@@ -1,42 +1,42 @@
 //! The nodes that have an entry of an index.
 
+use crate::{Indexes, footprint::Space};
 use isomer_layout::{
     DataError,
+    graph::state::RecordId,
     index::IndexEntry,
-    keyspace::{after_prefix, entry_node},
+    keyspace::{after_prefix, entry_record},
 };
-use isomer_value::NodeId;
-
-use crate::{Indexes, footprint::Space};
 
 impl Indexes<'_> {
     /// As [`Indexes::holder`], with the observation in the footprint.
     pub(crate) fn observed_holder(
         self,
         entry: &IndexEntry,
-        node: NodeId,
-    ) -> Result<Option<NodeId>, DataError> {
+        record: RecordId,
+    ) -> Result<Option<RecordId>, DataError> {
         self.tx.footprint().read_fields(
             Space::Index(entry.index.0),
             entry.ends.len(),
             &entry.values,
         );
-        self.holder(entry, node)
+        let holder = self.holder(entry, record.parts().1)?;
+        Ok(holder.map(|id| record.with_number(id)))
     }
 
-    /// A node other than `node` that has the entry's values.
+    /// The id of a record other than `record` that has the entry's values.
     #[doc(hidden)]
-    pub fn holder(self, entry: &IndexEntry, node: NodeId) -> Result<Option<NodeId>, DataError> {
+    pub fn holder(self, entry: &IndexEntry, record: u64) -> Result<Option<u64>, DataError> {
         let prefix = entry.prefix();
         let mut holder = None;
-        // Two: one of them may be the node itself.
+        // Two: one of them may be the record itself.
         self.tx.raw().each_pair(
             &prefix,
             after_prefix(&prefix).as_deref(),
             2,
             |key, value| {
-                let found = entry_node(key, value)?;
-                if found != node {
+                let found = entry_record(key, value)?;
+                if found != record {
                     holder = Some(found);
                 }
                 Ok(())

@@ -1,7 +1,8 @@
-//! Indexes over the nodes of a label.
+//! Indexes over the nodes of a label, or the relationships of a type.
 //!
-//! An entry is (index, values, node). Nulls are not indexed: a node has entries only where all fields of the index have
-//! a value. A field over list elements gives one entry per distinct element; several such fields, one per combination.
+//! An entry is (index, values, record). Nulls are not indexed: a record has entries only where all fields of the index
+//! have a value. A field over list elements gives one entry per distinct element; several such fields, one per
+//! combination.
 
 mod fields;
 mod handles;

@@ -4,11 +4,15 @@ use std::ops::Bound;
 
 use isomer_layout::{
     DataError,
-    catalog::schema::IndexState,
-    keyspace::{self, after_prefix, entry_node},
+    catalog::{
+        Catalog,
+        schema::{IndexDef, IndexState, RecordScope},
+    },
+    graph::rows::RelRow,
+    keyspace::{self, after_prefix, entry_record, entry_relationship},
 };
 use isomer_storage::{KeyRange, Page, PageLimit};
-use isomer_value::{NodeId, Value, key};
+use isomer_value::{IndexId, NodeId, Value, key};
 
 use crate::{IndexCursor, IndexSeek, Indexes, footprint::Space, read::RemainingRange};
 
@@ -22,6 +26,49 @@ impl Indexes<'_> {
         cursor: &mut IndexCursor,
         limit: usize,
         out: &mut Vec<NodeId>,
+    ) -> Result<(), DataError> {
+        let RecordScope::Label(_) = usable_index(self.tx.names(), seek.index)?.scope else {
+            return Err(self.other_scope(seek, "nodes"));
+        };
+        self.each_entry(seek, cursor, limit, |key, value| {
+            out.push(NodeId(entry_record(key, value)?));
+            Ok(())
+        })
+    }
+
+    pub(crate) fn seek_relationships(
+        self,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        out: &mut Vec<RelRow>,
+    ) -> Result<(), DataError> {
+        let RecordScope::Type(type_id) = usable_index(self.tx.names(), seek.index)?.scope else {
+            return Err(self.other_scope(seek, "relationships"));
+        };
+        self.each_entry(seek, cursor, limit, |key, value| {
+            let (id, source, target) = entry_relationship(key, value)?;
+            out.push(RelRow {
+                id,
+                type_id,
+                source,
+                target,
+            });
+            Ok(())
+        })
+    }
+
+    fn other_scope(self, seek: &IndexSeek<'_>, wanted: &str) -> DataError {
+        DataError::invalid(format!("index number {} is not over {wanted}", seek.index))
+    }
+
+    /// Calls `visit` with the next at most `limit` entries of a seek.
+    fn each_entry(
+        self,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         if cursor.done {
             return Ok(());
@@ -49,7 +96,7 @@ impl Indexes<'_> {
                 &mut page,
             )?;
             for (key, value) in page.iter() {
-                out.push(entry_node(key, value)?);
+                visit(key, value)?;
             }
             left -= page.len();
             cursor.rest = page
@@ -62,14 +109,7 @@ impl Indexes<'_> {
 
     /// The range of keys that a seek covers, with the observation; `None` where nothing can match.
     fn seek_range(self, seek: &IndexSeek<'_>) -> Result<Option<RemainingRange>, DataError> {
-        let index = self
-            .tx
-            .names()
-            .index(seek.index)
-            .filter(|index| index.state == IndexState::Ready);
-        let index = index.ok_or_else(|| {
-            DataError::NotFound(format!("there is no usable index number {}", seek.index))
-        })?;
+        let index = usable_index(self.tx.names(), seek.index)?;
         if self.tx.store().is_given_up(index.id)
             && self.tx.read().get(&keyspace::given_up(index.id))?.is_some()
         {
@@ -122,6 +162,14 @@ impl Indexes<'_> {
         self.tx.footprint().read_range(space, &start, Some(&end));
         Ok(Some((stored(&start), Some(stored(&end)))))
     }
+}
+
+/// An index that is complete.
+fn usable_index(catalog: &Catalog, id: IndexId) -> Result<&IndexDef, DataError> {
+    let index = catalog.index(id);
+    index
+        .filter(|index| index.state == IndexState::Ready)
+        .ok_or_else(|| DataError::NotFound(format!("there is no usable index number {id}")))
 }
 
 /// Encoded start (inclusive) and end (exclusive) of a range of values behind `prefix`; `None` where it is empty. An

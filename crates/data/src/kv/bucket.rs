@@ -86,6 +86,11 @@ impl BucketState {
         }
     }
 
+    /// The prefix of the reserved names.
+    pub(crate) fn reserved(&self) -> Option<&'static str> {
+        self.reserved
+    }
+
     pub(crate) fn known(&self) -> RefMut<'_, KnownBuckets> {
         self.known.borrow_mut()
     }

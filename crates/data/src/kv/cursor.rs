@@ -16,7 +16,7 @@ use crate::{Transaction, kv::bucket::Bucket, transaction::Stamp};
 
 /// Pairs read ahead at first, and at most.
 const FIRST_AHEAD: usize = 4;
-const MOST_AHEAD: usize = 512;
+const MAX_AHEAD: usize = 512;
 const AHEAD_BYTES: usize = 256 << 10;
 
 /// A position between two pairs of a bucket. [`BucketCursor::next`] returns the pair after it and moves past it,
@@ -96,20 +96,20 @@ impl BucketCursor {
 
     /// Moves before the first pair.
     pub fn to_start(&mut self) {
-        self.go(At::Start);
+        self.move_to(At::Start);
     }
 
     /// Moves behind the last pair.
     pub fn to_end(&mut self) {
-        self.go(At::End);
+        self.move_to(At::End);
     }
 
     /// Moves before the first pair whose key is `key` or a later one.
     pub fn seek(&mut self, key: &[u8]) {
-        self.go(At::Key(key.to_vec()));
+        self.move_to(At::Key(key.to_vec()));
     }
 
-    fn go(&mut self, at: At) {
+    fn move_to(&mut self, at: At) {
         self.at = at;
         self.ahead = Ahead::default();
     }
@@ -166,7 +166,7 @@ impl BucketCursor {
     /// Reads ahead: twice as much as the last time, if that was in the same direction.
     fn read(&mut self, tx: &Transaction, order: Order, on: bool) -> Result<(), DataError> {
         let size = if on {
-            (self.ahead.size * 2).clamp(FIRST_AHEAD, MOST_AHEAD)
+            (self.ahead.size * 2).clamp(FIRST_AHEAD, MAX_AHEAD)
         } else {
             FIRST_AHEAD
         };

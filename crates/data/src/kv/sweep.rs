@@ -19,7 +19,7 @@ use isomer_layout::{
 use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit, StorageError};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Access, DataStore, KvMut, kv::bucket::Bucket, schema_change::unlockable};
+use crate::{Access, DataStore, KvMut, kv::bucket::Bucket, process_locks::unlockable};
 
 /// Entries deleted in one transaction.
 const BATCH: usize = 256;

@@ -51,7 +51,7 @@ impl Watched {
     }
 
     /// Whether a range of keys, up to `end` (`None`: the last), may hold one of them.
-    fn meets(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+    fn overlaps_range(&self, start: &[u8], end: Option<&[u8]>) -> bool {
         let (first, behind) = match self {
             Self::All => return true,
             Self::Key(key) => (key.as_slice(), None),
@@ -123,7 +123,7 @@ pub enum KvChangeKind {
 /// change stream, up to a limit of size and age (see [`crate::DataStoreOptions::stream_hold_bytes`]): beyond it, the
 /// watch returns [`DataError::Forgotten`].
 #[derive(Debug)]
-pub struct Watch {
+pub struct BucketWatch {
     pub(crate) store: WeakDataStore,
     pub(crate) signal: Arc<Signal>,
     pub(crate) bucket: Arc<str>,
@@ -147,7 +147,7 @@ impl DataStore {
         bucket: &str,
         watched: Watched,
         after: Option<Version>,
-    ) -> Result<Watch, DataError> {
+    ) -> Result<BucketWatch, DataError> {
         let now = self.engine().version();
         let read = after.unwrap_or(now);
         // Retained before it is checked, so that it stays.
@@ -160,7 +160,7 @@ impl DataStore {
         if read < now {
             self.change_stream().check_changes_since(read)?;
         }
-        Ok(Watch {
+        Ok(BucketWatch {
             store: self.downgrade(),
             signal: self.shared().signal.0.clone(),
             bucket: bucket.into(),
@@ -209,7 +209,7 @@ impl DataStore {
     }
 }
 
-impl Watch {
+impl BucketWatch {
     /// The next change, waiting for it if need be; [`DataError::Closed`] once the store is closed.
     pub fn next_change(&mut self) -> Result<KvChange, DataError> {
         let never = AtomicBool::new(false);
@@ -339,7 +339,7 @@ impl Watch {
                 Some(KvChangeKind::Deleted { key: key.to_vec() })
             }
             Change::KeysDeleted { bucket, start, end }
-                if bucket == id && self.watched.meets(start, end) =>
+                if bucket == id && self.watched.overlaps_range(start, end) =>
             {
                 Some(KvChangeKind::RangeDeleted {
                     start: start.to_vec(),
@@ -365,7 +365,7 @@ impl Watch {
 }
 
 /// Changes as they come, without end, until one is an error.
-impl Iterator for Watch {
+impl Iterator for BucketWatch {
     type Item = Result<KvChange, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -5,11 +5,11 @@ use std::any::Any;
 use isomer_layout::{
     DataError,
     convergent::position::ConvergentOwner,
-    graph::state::{KeyChanges, NodeState},
+    graph::state::{KeyChanges, NodeState, RelState},
     index::EntryChanges,
 };
 use isomer_storage::Read;
-use isomer_value::NodeId;
+use isomer_value::{NodeId, RelId};
 
 use super::Conflict;
 use crate::{DataStore, Transaction};
@@ -61,6 +61,18 @@ pub trait ReplicationHooks: Sync {
         tx: &mut Transaction,
         id: NodeId,
         new: Option<&NodeState>,
+        entries: &EntryChanges,
+    ) -> Result<(), DataError>;
+
+    /// As [`ReplicationHooks::note_refused`], of a relationship.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn note_refused_relationship(
+        &self,
+        tx: &mut Transaction,
+        id: RelId,
+        new: Option<&RelState>,
         entries: &EntryChanges,
     ) -> Result<(), DataError>;
 

@@ -7,13 +7,13 @@ use isomer_layout::{
     catalog::{
         Catalog,
         keepers::EndpointKeeper,
-        schema::{Constraint, ConstraintKind, ConstraintSpec, IndexDef, IndexState, SchemaOutcome},
+        schema::{
+            Constraint, ConstraintKind, ConstraintSpec, IndexDef, IndexState, RecordScope,
+            SchemaOutcome,
+        },
         stored,
     },
 };
-use isomer_value::LabelId;
-
-use crate::DataStore;
 
 /// What prevents a new index or constraint.
 pub(super) struct Clash {
@@ -59,17 +59,13 @@ pub(crate) struct Existing {
 }
 
 impl Existing {
-    /// Those of now.
-    pub(crate) fn of(store: &DataStore) -> Self {
-        Self {
-            catalog: store.catalog(),
-            keepers: store.endpoint_keepers(),
-        }
+    pub(crate) fn new(catalog: Arc<Catalog>, keepers: Vec<EndpointKeeper>) -> Self {
+        Self { catalog, keepers }
     }
 
     /// What prevents a new index.
     pub(super) fn index_clash(&self, index: &IndexDef) -> Option<Clash> {
-        let is_twin = |own: &&IndexDef| own.label == index.label && own.fields == index.fields;
+        let is_twin = |own: &&IndexDef| own.scope == index.scope && own.fields == index.fields;
         let mut twins = self.catalog.indexes().iter().filter(is_twin);
         // A plain index does not enforce uniqueness.
         let Some(twin) = twins.find(|twin| twin.unique || !index.unique) else {
@@ -92,14 +88,14 @@ impl Existing {
     /// What prevents a new constraint.
     pub(super) fn constraint_clash(
         &self,
-        label: LabelId,
+        scope: RecordScope,
         spec: &ConstraintSpec,
         name: &str,
     ) -> Result<Option<Clash>, DataError> {
         let nameless = |kind: ConstraintKind| {
             stored::constraint_value(&Constraint {
                 name: "".into(),
-                label,
+                scope,
                 kind,
                 state: IndexState::Ready,
             })
@@ -107,7 +103,7 @@ impl Existing {
         let wanted = nameless(spec.kind.clone())?;
         let mut other = None;
         let constraints = self.catalog.constraints().iter();
-        for own in constraints.filter(|own| own.label == label) {
+        for own in constraints.filter(|own| own.scope == scope) {
             let same = match (own.kind.index(), spec.kind.index()) {
                 (Some(index), Some(_)) => {
                     let index = self.catalog.index(index);
@@ -137,13 +133,13 @@ impl Existing {
                 own.name
             ),
         });
-        Ok(overlap.or_else(|| self.plain_index_clash(label, spec)))
+        Ok(overlap.or_else(|| self.plain_index_clash(scope, spec)))
     }
 
     /// The index over the properties of a new unique constraint or key, which would be there twice.
-    fn plain_index_clash(&self, label: LabelId, spec: &ConstraintSpec) -> Option<Clash> {
+    fn plain_index_clash(&self, scope: RecordScope, spec: &ConstraintSpec) -> Option<Clash> {
         spec.kind.index()?;
-        let is_twin = |own: &&IndexDef| own.label == label && own.fields == spec.unique_fields;
+        let is_twin = |own: &&IndexDef| own.scope == scope && own.fields == spec.unique_fields;
         let twin = self.catalog.indexes().iter().find(is_twin)?;
         Some(Clash {
             clash: SchemaClash::Index,

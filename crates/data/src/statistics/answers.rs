@@ -9,12 +9,15 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     DataStore,
-    statistics::{CachedSample, FEWEST, LabelStatistics, MOST_KEPT, TypeStatistics},
+    statistics::{
+        CachedSample, LabelStatistics, MAX_STATISTICS, MIN_SAMPLED_RECORDS, TypeStatistics,
+        sample::sampled_indexes,
+    },
 };
 
 /// Whether a number is near enough to its earlier value.
 pub(crate) fn near(then: u64, now: u64) -> bool {
-    then.abs_diff(now) <= then / 5 + FEWEST / 2
+    then.abs_diff(now) <= then / 5 + MIN_SAMPLED_RECORDS / 2
 }
 
 /// The statistics of an open store: samples of labels and types, taken again where they are outdated.
@@ -34,7 +37,7 @@ impl StoreStatistics<'_> {
     /// The distribution of the nodes of a label: cached, or sampled now. Nothing where there are too few to matter.
     pub fn of_label(self, label: LabelId) -> Result<Option<Arc<LabelStatistics>>, DataError> {
         let nodes = self.store.counts().now(Counted::Label(label))?;
-        if nodes < FEWEST {
+        if nodes < MIN_SAMPLED_RECORDS {
             return Ok(None);
         }
         if let Some(known) = self.known_label(label, nodes) {
@@ -66,7 +69,7 @@ impl StoreStatistics<'_> {
         let statistics = &entry.statistics;
         let indexed = || {
             let catalog = self.store.catalog();
-            let mut indexes = catalog.usable_indexes(label);
+            let mut indexes = sampled_indexes(self.store, &catalog, label.into());
             indexes.all(|index| statistics.index(index.id).is_some())
         };
         let usable = near(statistics.nodes, nodes)
@@ -79,7 +82,7 @@ impl StoreStatistics<'_> {
     /// to matter.
     pub fn of_type(self, type_id: TypeId) -> Result<Option<Arc<TypeStatistics>>, DataError> {
         let relationships = self.store.counts().now(Counted::Type(type_id))?;
-        if relationships < FEWEST {
+        if relationships < MIN_SAMPLED_RECORDS {
             return Ok(None);
         }
         if let Some(known) = self.known_type(type_id, relationships) {
@@ -121,7 +124,11 @@ impl StoreStatistics<'_> {
         let known = self.store.shared().statistics.known.read();
         let statistics = &known.types.get(&type_id)?.statistics;
         let moved = relabelled - statistics.relabelled.min(relabelled);
-        let usable = near(statistics.relationships, relationships)
+        let catalog = self.store.catalog();
+        let indexed = sampled_indexes(self.store, &catalog, type_id.into())
+            .all(|index| statistics.index(index.id).is_some());
+        let usable = indexed
+            && near(statistics.relationships, relationships)
             && near(relationships, relationships + moved);
         usable.then(|| statistics.clone())
     }
@@ -161,7 +168,7 @@ impl StoreStatistics<'_> {
 
 /// Clears the cache where it is too large: what is used is sampled again.
 pub(crate) fn make_room<K, T>(known: &mut FxHashMap<K, CachedSample<T>>) {
-    if known.len() >= MOST_KEPT {
+    if known.len() >= MAX_STATISTICS {
         known.clear();
     }
 }

@@ -4,7 +4,7 @@
 //! - Of a label ([`LabelStatistics`]): which other labels its nodes carry, and for each property and index how many
 //!   nodes have a value, how many distinct ones, the most common ones, and bounds that cut the values into equal parts.
 //! - Of a relationship type ([`TypeStatistics`]): how many of its relationships start at nodes of a label, end at nodes
-//!   of a label, and both.
+//!   of a label, and both; and the values in its indexes.
 //!
 //! **Writers do not maintain statistics**: that would cost each of them reads of labels at both ends of every
 //! relationship, and of every relationship of a node whose labels change. Writers only count how many nodes of a label
@@ -34,9 +34,9 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 /// Below this number of records nothing is sampled: every plan is good enough.
-pub(crate) const FEWEST: u64 = 64;
+pub(crate) const MIN_SAMPLED_RECORDS: u64 = 64;
 /// Most labels and types whose statistics are kept.
-pub(crate) const MOST_KEPT: usize = 4_096;
+pub(crate) const MAX_STATISTICS: usize = 4_096;
 
 /// The distribution of the nodes of a label.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,9 +122,16 @@ pub struct TypeStatistics {
     pub targets: Vec<(LabelId, u64)>,
     /// Estimated number that start at a node of the first and end at a node of the second label.
     pub both: Vec<((LabelId, LabelId), u64)>,
+    /// The type's indexes, by number.
+    pub indexes: Vec<IndexStatistics>,
 }
 
 impl TypeStatistics {
+    /// What is known of an index.
+    pub fn index(&self, index: IndexId) -> Option<&IndexStatistics> {
+        self.indexes.iter().find(|one| one.index == index)
+    }
+
     /// Estimated number that start at a node of `source` (any where absent) and end at one of `target`.
     pub fn between(&self, source: Option<LabelId>, target: Option<LabelId>) -> u64 {
         fn find<K: Ord + Copy>(list: &[(K, u64)], key: K) -> u64 {

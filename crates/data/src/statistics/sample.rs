@@ -2,14 +2,17 @@
 
 use isomer_layout::{
     DataError,
-    catalog::schema::FieldPath,
+    catalog::{
+        Catalog,
+        schema::{FieldPath, IndexDef, RecordScope},
+    },
     graph::state::NodeState,
     index::entries_of,
     keyspace::{self, after_prefix, push_id, sole_id},
     pairs::each_pair,
 };
 use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
-use isomer_value::{LabelId, NodeId, TypeId, key, record::RecordRef};
+use isomer_value::{LabelId, Map, NodeId, TypeId, key, record::RecordRef};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -75,18 +78,8 @@ pub fn label(store: &DataStore, label: LabelId, nodes: u64) -> Result<LabelStati
             *together.entry(*other).or_default() += 1;
         }
     }
-    let catalog = store.catalog();
-    let indexes = catalog
-        .usable_indexes(label)
-        // Convergent values are not in records: they have no statistics.
-        .filter(|index| {
-            index.fields.iter().all(|field| {
-                let prop = catalog.prop_id(&field.path.0[0]);
-                !prop.is_some_and(|prop| store.is_convergent(prop))
-            })
-        })
-        .map(|index| index_statistics(index, &states, sampled, whole))
-        .collect::<Result<_, _>>()?;
+    let contents: Vec<&Map> = states.iter().map(|state| &state.properties).collect();
+    let indexes = indexes(store, label.into(), &contents, whole)?;
     Ok(LabelStatistics {
         version: read.version(),
         nodes,
@@ -230,15 +223,42 @@ fn properties(
         .collect())
 }
 
+/// The indexes of a scope that have statistics: convergent values are not in records.
+pub(super) fn sampled_indexes<'c>(
+    store: &'c DataStore,
+    catalog: &'c Catalog,
+    scope: RecordScope,
+) -> impl Iterator<Item = &'c IndexDef> {
+    catalog.usable_indexes(scope).filter(|index| {
+        index.fields.iter().all(|field| {
+            let prop = catalog.prop_id(&field.path.0[0]);
+            !prop.is_some_and(|prop| store.is_convergent(prop))
+        })
+    })
+}
+
+/// The statistics of all usable indexes of a scope, from the properties of sampled records.
+fn indexes(
+    store: &DataStore,
+    scope: RecordScope,
+    sample: &[&Map],
+    whole: u64,
+) -> Result<Vec<IndexStatistics>, DataError> {
+    let catalog = store.catalog();
+    sampled_indexes(store, &catalog, scope)
+        .map(|index| index_statistics(index, sample, whole))
+        .collect()
+}
+
 fn index_statistics(
-    index: &isomer_layout::catalog::schema::IndexDef,
-    states: &[NodeState],
-    sampled: u64,
+    index: &IndexDef,
+    sample: &[&Map],
     whole: u64,
 ) -> Result<IndexStatistics, DataError> {
+    let sampled = sample.len() as u64;
     let mut entries = Vec::new();
-    for state in states {
-        entries.extend(entries_of(index, state)?);
+    for properties in sample {
+        entries.extend(entries_of(index, properties)?);
     }
     let prefix = |fields: usize| -> Vec<&[u8]> {
         entries
@@ -272,7 +292,7 @@ pub(super) fn relationships(
 ) -> Result<TypeStatistics, DataError> {
     let snapshot = store.engine().snapshot()?;
     let read: &dyn Read = &*snapshot;
-    let ends = ends(store, read, type_id, relationships)?;
+    let RelSample { ends, contents } = sampled_relationships(store, read, type_id, relationships)?;
     let labels = labels(read, &ends)?;
     let (mut sources, mut targets, mut both) = <(
         FxHashMap<LabelId, u64>,
@@ -305,21 +325,43 @@ pub(super) fn relationships(
         sources: scaled(sources, sampled, whole),
         targets: scaled(targets, sampled, whole),
         both: scaled(both, sampled, whole),
+        indexes: indexes(
+            store,
+            type_id.into(),
+            &contents.iter().collect::<Vec<_>>(),
+            whole,
+        )?,
     })
 }
 
-/// Both ends of relationships of a type: of all of them where they are few.
-fn ends(
+/// Relationships of a sample.
+#[derive(Default)]
+struct RelSample {
+    ends: Vec<(NodeId, NodeId)>,
+    /// Their properties, where an index reads them.
+    contents: Vec<Map>,
+}
+
+/// Relationships of a type: all of them where they are few.
+fn sampled_relationships(
     store: &DataStore,
     read: &dyn Read,
     type_id: TypeId,
     relationships: u64,
-) -> Result<Vec<(NodeId, NodeId)>, DataError> {
+) -> Result<RelSample, DataError> {
     let extents = store.shared().relationships.of(type_id.0);
-    let mut found = Vec::new();
+    let catalog = store.catalog();
+    let reads_properties = sampled_indexes(store, &catalog, type_id.into())
+        .next()
+        .is_some();
+    let mut found = RelSample::default();
     let mut take = |bytes: &[u8]| -> Result<(), DataError> {
-        if let Some((_, source, target)) = RecordRef::new(bytes)?.endpoints() {
-            found.push((source, target));
+        let record = RecordRef::new(bytes)?;
+        if let Some((_, source, target)) = record.endpoints() {
+            found.ends.push((source, target));
+            if reads_properties {
+                found.contents.push(record.properties(&*catalog.names)?);
+            }
         }
         Ok(())
     };

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! of a label  [1, version, nodes, sampled, [[label, count]…], [[path, values]…], [[index, entries, [distinct…], values]…]]
-//! of a type   [1, version, relationships, sampled, [[label, count]…], [[label, count]…], [[label, label, count]…]]
+//! of a type   [1, version, relationships, sampled, [[label, count]…], [[label, count]…], [[label, label, count]…],
+//!              [[index, entries, [distinct…], values]…]], the last one only where it is not empty
 //! values      [present, distinct, [[value, count]…], [bound…]]
 //! ```
 
@@ -85,19 +86,35 @@ fn values(values: &ValueStatistics) -> Value {
     ])
 }
 
-/// Key and value of a label's statistics; nothing where they cannot be encoded.
-pub fn label(id: LabelId, one: &LabelStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
-    let properties = one.properties.iter().map(|(path, of)| {
-        let path = path.0.iter().cloned().map(Value::String).collect();
-        list(vec![list(path), values(of)])
-    });
-    let indexes = one.indexes.iter().map(|index| {
+fn indexes(of: &[IndexStatistics]) -> Value {
+    let one = |index: &IndexStatistics| {
         list(vec![
             number(index.index.0),
             number(index.entries),
             list(index.distinct.iter().map(|one| number(*one)).collect()),
             values(&index.first),
         ])
+    };
+    list(of.iter().map(one).collect())
+}
+
+fn indexes_of(value: &Value) -> Option<Vec<IndexStatistics>> {
+    each_of(value, |parts| match parts {
+        [index, entries, distinct, first] => Some(IndexStatistics {
+            index: IndexId(take_id(index)?),
+            entries: take(entries)?,
+            distinct: items(distinct)?.iter().map(take).collect::<Option<_>>()?,
+            first: values_of(first)?,
+        }),
+        _ => None,
+    })
+}
+
+/// Key and value of a label's statistics; nothing where they cannot be encoded.
+pub fn label(id: LabelId, one: &LabelStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
+    let properties = one.properties.iter().map(|(path, of)| {
+        let path = path.0.iter().cloned().map(Value::String).collect();
+        list(vec![list(path), values(of)])
     });
     let value = list(vec![
         Value::Int(FORMAT),
@@ -106,7 +123,7 @@ pub fn label(id: LabelId, one: &LabelStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
         number(one.sampled),
         counts(&one.together, |label| vec![label.0]),
         list(properties.collect()),
-        list(indexes.collect()),
+        indexes(&one.indexes),
     ]);
     let key = keyspace::statistics(keyspace::STATISTICS_OF_LABEL, id.0);
     Some((key, key::encode(&value).ok()?))
@@ -114,7 +131,7 @@ pub fn label(id: LabelId, one: &LabelStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
 
 /// Key and value of a type's statistics.
 pub(super) fn relationships(id: TypeId, one: &TypeStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
-    let value = list(vec![
+    let mut parts = vec![
         Value::Int(FORMAT),
         number(one.version),
         number(one.relationships),
@@ -122,7 +139,11 @@ pub(super) fn relationships(id: TypeId, one: &TypeStatistics) -> Option<(Vec<u8>
         counts(&one.sources, |label| vec![label.0]),
         counts(&one.targets, |label| vec![label.0]),
         counts(&one.both, |(source, target)| vec![source.0, target.0]),
-    ]);
+    ];
+    if !one.indexes.is_empty() {
+        parts.push(indexes(&one.indexes));
+    }
+    let value = list(parts);
     let key = keyspace::statistics(keyspace::STATISTICS_OF_TYPE, id.0);
     Some((key, key::encode(&value).ok()?))
 }
@@ -200,15 +221,7 @@ fn label_of(value: &Value) -> Option<LabelStatistics> {
             [name, values] => Some((path(name)?, values_of(values)?)),
             _ => None,
         })?,
-        indexes: each_of(indexes, |parts| match parts {
-            [index, entries, distinct, first] => Some(IndexStatistics {
-                index: IndexId(take_id(index)?),
-                entries: take(entries)?,
-                distinct: items(distinct)?.iter().map(take).collect::<Option<_>>()?,
-                first: values_of(first)?,
-            }),
-            _ => None,
-        })?,
+        indexes: indexes_of(indexes)?,
     })
 }
 
@@ -221,6 +234,7 @@ fn type_of(value: &Value) -> Option<TypeStatistics> {
         sources,
         targets,
         both,
+        rest @ ..,
     ] = items(value)?
     else {
         return None;
@@ -239,5 +253,10 @@ fn type_of(value: &Value) -> Option<TypeStatistics> {
             )),
             _ => None,
         })?,
+        indexes: match rest {
+            [] => Vec::new(),
+            [indexes] => indexes_of(indexes)?,
+            _ => return None,
+        },
     })
 }

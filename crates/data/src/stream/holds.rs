@@ -21,7 +21,7 @@ pub(crate) struct Holds {
 
 /// Most time that counts between two checks: checks happen at commits, and a reader is not late while there is nothing
 /// to read.
-pub(crate) const MOST_BETWEEN_LOOKS_MS: u64 = 60 * 60 * 1000;
+pub(crate) const MAX_BETWEEN_CHECKS_MS: u64 = 60 * 60 * 1000;
 
 /// A check of the stream.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ impl Holds {
     /// device, a machine that was suspended) does not make all readers late.
     pub(crate) fn age(&mut self, now_ms: u64) -> u64 {
         let passed = match self.looked_ms.replace(now_ms) {
-            Some(before) => now_ms.saturating_sub(before).min(MOST_BETWEEN_LOOKS_MS),
+            Some(before) => now_ms.saturating_sub(before).min(MAX_BETWEEN_CHECKS_MS),
             None => 0,
         };
         self.age_ms += passed;

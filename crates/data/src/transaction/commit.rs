@@ -13,7 +13,7 @@ use isomer_layout::{
 };
 use isomer_storage::{Durability, StorageError, Version};
 
-use super::{Covered, State, Transaction};
+use super::{State, Transaction, WriteReservation};
 use crate::{DataStore, convergent::AfterCommit, footprint::Footprint, statistics::Changed};
 
 /// What is needed of a transaction after its writes are handed over.
@@ -27,7 +27,7 @@ struct PostCommit {
     changed_buckets: bool,
     converged: Option<AfterCommit>,
     /// The reservation for its writes, which the engine holds until the commit is over.
-    _covered: Covered,
+    _covered: WriteReservation,
 }
 
 /// A transaction that is ready to be committed.

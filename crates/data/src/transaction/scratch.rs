@@ -1,7 +1,7 @@
 //! Buffers that a transaction uses again.
 
 /// Most buffers that are kept.
-const MOST_KEPT: usize = 4;
+const MAX_BUFFERS: usize = 4;
 
 /// Empty buffers for keys and records.
 #[derive(Default)]
@@ -16,7 +16,7 @@ impl ScratchBuffers {
     }
 
     pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
-        if self.kept.len() < MOST_KEPT {
+        if self.kept.len() < MAX_BUFFERS {
             buffer.clear();
             self.kept.push(buffer);
         }

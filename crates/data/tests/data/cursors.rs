@@ -340,7 +340,7 @@ fn changes_are_delivered_in_order_with_their_types_and_from_any_version() {
     ];
     assert_eq!(changes, all);
     assert_eq!(watch.version(), store.engine().version());
-    let kinds = |watch: &mut isomer_data::Watch| {
+    let kinds = |watch: &mut isomer_data::BucketWatch| {
         std::iter::from_fn(|| watch.next_within(Duration::ZERO).unwrap())
             .map(|change| change.kind)
             .collect::<Vec<_>>()

@@ -12,7 +12,7 @@ use crate::common::{int, list, map, memory, nested, text};
 use isomer_data::{
     Access, Check, ConstraintKind, ConstraintSpec, DataError, DataStore, ErrorKind, FieldCheck,
     FieldPath, GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, IndexState, Order,
-    SchemaChange, SchemaOutcome, Transaction, ValueType,
+    SchemaChange, SchemaOutcome, ScopeName, Transaction, ValueType,
 };
 use isomer_value::{Map, NodeId, Value};
 
@@ -31,7 +31,7 @@ fn create_index(
 ) -> Result<SchemaOutcome, DataError> {
     let spec = IndexSpec {
         name: Some(name.into()),
-        label: "P".into(),
+        scope: ScopeName::label("P"),
         fields,
         unique,
     };
@@ -48,7 +48,7 @@ fn constrain(
 ) -> Result<SchemaOutcome, DataError> {
     let spec = ConstraintSpec {
         name: Some(name.into()),
-        label: "P".into(),
+        scope: ScopeName::label("P"),
         kind,
         unique_fields: vec![field(&["email"])],
     };
@@ -107,7 +107,7 @@ fn a_range_finds_what_was_there_before_and_after_the_index_was_made() {
     insert(&store, &[("name", text("no age"))]).unwrap();
     let outcome = create_index(&store, "age", vec![field(&["age"])], false).unwrap();
     assert_eq!(
-        (outcome.created, outcome.nodes_read),
+        (outcome.created, outcome.records_read),
         (vec!["age".to_owned()], 1501)
     );
     ids.extend((1500..1510).map(|age| insert(&store, &[("age", int(age))]).unwrap()));
@@ -687,7 +687,7 @@ fn schema_changes_need_a_transaction_without_other_operations() {
     let mut tx = store.begin(Access::Write).unwrap();
     let spec = IndexSpec {
         name: None,
-        label: "P".into(),
+        scope: ScopeName::label("P"),
         fields: vec![field(&["a", "b"])],
         unique: false,
     };

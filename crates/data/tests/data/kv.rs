@@ -15,8 +15,8 @@ use std::{
 
 use isomer_data::{
     Access, BucketKind, BucketOptions, Change, ChangeSet, Clock, Content, DataError, DataStore,
-    DataStoreOptions, ErrorKind, Expiry, KeyRange, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
-    MAX_PAIR_PART_BYTES, Order, Page, PageLimit, Transaction,
+    DataStoreOptions, ErrorKind, Expiry, KeyRange, KvChangeKind, MAX_BUCKET_KEY_BYTES,
+    MAX_BUCKET_VALUE_BYTES, MAX_PAIR_PART_BYTES, Order, Page, PageLimit, Transaction, Watched,
 };
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::Value;
@@ -649,13 +649,11 @@ fn sweeping_conflicts_with_puts_only() {
     })
     .unwrap();
     let before = store.engine().statistics().unwrap().key_count;
+    let mut watch = store.watch("b", Watched::Key(b"x".to_vec()), None).unwrap();
     let sweeper = store.start_sweeper(Duration::from_millis(5)).unwrap();
-    for _ in 0..400 {
-        if store.engine().statistics().unwrap().key_count == before - 2 {
-            break;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
+    let swept = watch.next_within(Duration::from_secs(60)).unwrap();
+    let swept = swept.map(|change| change.kind);
+    assert_eq!(swept, Some(KvChangeKind::Deleted { key: b"x".to_vec() }));
     drop(sweeper);
     assert_eq!(store.engine().statistics().unwrap().key_count, before - 2);
     clean(&store);

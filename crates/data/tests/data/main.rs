@@ -9,5 +9,6 @@ mod kv;
 mod limits;
 mod model;
 mod names;
+mod relationship_indexes;
 mod statistics;
 mod threads;

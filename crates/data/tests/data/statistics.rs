@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use isomer_data::{
-    Access, DataStore, DataStoreOptions, FieldPath, IndexField, IndexSpec, SchemaChange,
+    Access, DataStore, DataStoreOptions, FieldPath, IndexField, IndexSpec, SchemaChange, ScopeName,
     ValueStatistics,
 };
 use isomer_storage::{Engine, MemoryEngine};
@@ -228,7 +228,7 @@ fn an_index_has_statistics_and_all_survive_reopening() {
         .change_schema(SchemaChange::CreateIndex {
             spec: IndexSpec {
                 name: None,
-                label: "Person".into(),
+                scope: ScopeName::label("Person"),
                 fields: vec![field("state"), field("age")],
                 unique: false,
             },

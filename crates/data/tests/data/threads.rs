@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use crate::common::{int, map, memory, on_disk};
 use isomer_data::{
     Access, DataError, DataStore, Direction, ErrorKind, FieldPath, GraphRead, IndexField,
-    IndexSpec, SchemaChange, Transaction, Verdict,
+    IndexSpec, RecordScope, SchemaChange, ScopeName, Transaction, Verdict,
 };
-use isomer_value::{Map, NodeId};
+use isomer_value::{LabelId, Map, NodeId};
 
 /// Runs `work` until it commits.
 fn transact<T>(
@@ -99,7 +99,7 @@ fn write_concurrently(store: &DataStore, rounds: u64) {
             };
             let spec = IndexSpec {
                 name: Some("amount".into()),
-                label: "Account".into(),
+                scope: ScopeName::label("Account"),
                 fields: vec![field],
                 unique: false,
             };
@@ -125,7 +125,9 @@ fn write_concurrently(store: &DataStore, rounds: u64) {
         isomer_check::check(store, &mut |_, _| Verdict::Continue).unwrap(),
         Vec::<String>::new()
     );
-    assert!(matches!(store.catalog().index_named("amount"), Some(index) if index.label.0 == 0));
+    assert!(
+        matches!(store.catalog().index_named("amount"), Some(index) if index.scope == RecordScope::Label(LabelId(0)))
+    );
 }
 
 #[test]
@@ -209,7 +211,7 @@ fn change_schema_during_writes(store: &DataStore, rounds: u64) {
             for round in 0..rounds / 10 {
                 let spec = IndexSpec {
                     name: Some("made".into()),
-                    label: "Person".into(),
+                    scope: ScopeName::label("Person"),
                     fields: vec![if round % 2 == 0 {
                         field("nick", false)
                     } else {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use isomer_data::{
     Access, BucketKind, BucketOptions, ConstraintKind, ConstraintSpec, ConvergentOp,
     ConvergentOwner, DataError, DataStore, Expiry, FieldPath, IndexField, IndexSpec, SchemaChange,
-    Transaction, ValueType,
+    ScopeName, Transaction, ValueType,
 };
 use isomer_value::{Map, Value};
 
@@ -334,7 +334,7 @@ impl History {
             0 if self.model.indexes.insert(name.clone()) => SchemaChange::CreateIndex {
                 spec: IndexSpec {
                     name: Some(name),
-                    label,
+                    scope: ScopeName::Label(label),
                     fields: vec![IndexField { path, each: false }],
                     unique: false,
                 },
@@ -347,7 +347,7 @@ impl History {
             2 if self.model.constraints.insert(rule.clone()) => SchemaChange::CreateConstraint {
                 spec: ConstraintSpec {
                     name: Some(rule),
-                    label,
+                    scope: ScopeName::Label(label),
                     kind: ConstraintKind::Type {
                         path,
                         types: vec![ValueType::Int],

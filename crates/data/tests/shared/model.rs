@@ -189,9 +189,9 @@ impl Content {
     fn check_indexes(&self, tx: &isomer_data::Transaction) {
         let catalog = tx.catalog();
         for index in catalog.indexes() {
-            let label = catalog.label_name(index.label).expect("a name");
+            let label = catalog.scope_name(index.scope).expect("a name");
             if catalog
-                .usable_indexes(index.label)
+                .usable_indexes(index.scope)
                 .all(|one| one.id != index.id)
                 || !COLLECTIONS.contains(&&*label)
             {

@@ -53,14 +53,19 @@ impl SharedDatabase {
         self.folder.path().join("locks")
     }
 
-    /// Opens it in one more process.
-    pub fn open(&self) -> DataStore {
+    /// The engine of one more process.
+    pub fn open_engine(&self) -> Arc<dyn Engine> {
         let options = SharedOptions {
             follow: self.follows,
             ..SharedOptions::default()
         };
         let log = Arc::new(self.log.clone());
-        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::shared(log, options).expect("opened"));
+        Arc::new(MemoryEngine::shared(log, options).expect("opened"))
+    }
+
+    /// Opens it in one more process.
+    pub fn open(&self) -> DataStore {
+        let engine = self.open_engine();
         let locks = ProcessLocks::join(&self.locks()).expect("joined");
         let mut options = DataStoreOptions::default();
         options.process_locks = Some(locks.clone());

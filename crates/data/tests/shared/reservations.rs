@@ -3,9 +3,10 @@
 use std::{sync::mpsc, thread, time::Duration};
 
 use isomer_data::{
-    Access, ConvergentOp, ConvergentOwner, DataStore, ErrorKind, FieldPath, GraphRead, IndexField,
-    IndexSpec, KvChangeKind, SchemaChange, Watched,
+    Access, ConvergentOp, ConvergentOwner, DataStore, Durability, ErrorKind, FieldPath, GraphRead,
+    IndexField, IndexSpec, KvChangeKind, SchemaChange, ScopeName, Watched,
 };
+use isomer_layout::keyspace::TAG_NODE;
 use isomer_value::{Map, Value};
 
 use crate::processes::{SharedDatabase, assert_sound};
@@ -40,6 +41,26 @@ fn the_absence_of_a_name_is_observed_across_processes() {
     assert_eq!(error.kind(), ErrorKind::Retry);
 }
 
+/// A commit of another process that cannot be decoded: the first transaction that would see it is refused, as all later
+/// ones are, for the caches do not follow it. A transaction that began before goes on with what it sees.
+#[test]
+fn an_unreadable_commit_of_another_process_is_met_by_the_first_transaction() {
+    let database = SharedDatabase::new(false);
+    let one = database.open();
+    a_node(&one, "L");
+    let earlier = one.begin(Access::Read).expect("begun");
+    let other = database.open_engine();
+    let mut raw = other.begin().expect("begun");
+    raw.put(&[TAG_NODE], b"no record").expect("put");
+    raw.append_stream(b"no entry of a change stream");
+    raw.commit(Durability::Buffered).expect("committed");
+    for _ in 0..2 {
+        let refused = one.begin(Access::Read).map(drop).expect_err("refused");
+        assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+    }
+    assert_eq!(earlier.exact_node_count(None).expect("counted"), 1);
+}
+
 /// A watch in one process gets the changes of another one, and needs no own commit.
 #[test]
 fn a_watch_hears_of_other_processes() {
@@ -72,7 +93,7 @@ fn only_the_index_of_a_process_that_ended_is_a_leftover() {
     let change = |name: &str| SchemaChange::CreateIndex {
         spec: IndexSpec {
             name: Some(name.to_owned()),
-            label: "L".into(),
+            scope: ScopeName::label("L"),
             fields: vec![IndexField {
                 path: FieldPath::top("p"),
                 each: false,

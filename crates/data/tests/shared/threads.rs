@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, thread};
 
 use isomer_data::{
     Access, ConvergentOp, ConvergentOwner, DataError, DataStore, Durability, ErrorKind, FieldPath,
-    GraphRead, IndexField, IndexSpec, SchemaChange, Transaction,
+    GraphRead, IndexField, IndexSpec, SchemaChange, ScopeName, Transaction,
 };
 use isomer_value::{Map, Value};
 
@@ -88,7 +88,7 @@ fn work(store: &DataStore, process: i64) -> BTreeSet<u64> {
         if round % 50 == 7 {
             let spec = IndexSpec {
                 name: Some(format!("i{process}_{round}")),
-                label: collection.clone(),
+                scope: ScopeName::label(&collection),
                 fields: vec![IndexField {
                     path: FieldPath::top(&format!("q{process}_{round}")),
                     each: false,

@@ -327,7 +327,8 @@ fn commit<T>(
     db.retrying(|| {
         let tx = db.begin()?;
         let made = tx.writing(&mut body)?;
-        tx.commit_with(durability)?;
+        tx.set_durability(durability);
+        tx.commit()?;
         Ok(made)
     })
 }

@@ -6,8 +6,10 @@ use isomer_db::{
     Database, ErrorKind, Query, QueryOptions, Value, internals::DatabaseInternals as _,
 };
 
+use crate::place;
+
 fn database() -> Database {
-    let database = Database::open_in_memory().unwrap();
+    let database = place::open_empty().unwrap();
     database
         .query("CREATE (a:P {n: 1}), (b:P {n: 2}), (c:P {n: 3}), (x:Q {n: 4}), \
              (a)-[:T {w: 1.5}]->(b), (b)-[:T {w: 2}]->(c), (a)-[:T {w: 9}]->(c), (c)-[:U]->(x), (a)-[:T {w: 1}]->(a)")
@@ -162,7 +164,7 @@ fn an_algorithm_has_read_its_labels_and_types() {
 
 #[test]
 fn limits_hold_inside() {
-    let database = Database::open_in_memory().unwrap();
+    let database = place::open_empty().unwrap();
     database
         .query("UNWIND range(0, 3999) AS i CREATE (:N {i: i}) WITH count(*) AS all MATCH (n:N) WITH collect(n) AS ns \
              UNWIND range(0, 3999) AS i UNWIND [7, 31, 301] AS step WITH ns[i] AS a, ns[(i * step + 1) % 4000] AS b CREATE (a)-[:T]->(b)")
@@ -200,7 +202,7 @@ fn views_change_no_answer() {
 
 /// A graph of `count` places with roads between them that are longer than the straight line; some are dead ends.
 fn places(count: u64, seed: u64, point: impl Fn(f64, f64) -> String) -> Database {
-    let database = Database::open_in_memory().unwrap();
+    let database = place::open_empty().unwrap();
     let mut state = seed;
     let mut random = move || {
         state = state
@@ -280,7 +282,7 @@ fn estimates_change_no_weight() {
 /// An inadmissible estimate is reported as far as it is visited, instead of returning a result.
 #[test]
 fn estimates_that_say_too_much_are_refused() {
-    let database = Database::open_in_memory().unwrap();
+    let database = place::open_empty().unwrap();
     database
         .query("CREATE (a:P {n: 1, at: point({x: 0, y: 0})}), (b:P {n: 2, at: point({x: 3, y: 4})}), (c:P {n: 3, at: point({x: 6, y: 8})}), \
              (d:P {n: 4}), (e:P {n: 5, at: point({longitude: 1, latitude: 2})}), (f:P {n: 6, at: point({longitude: 1, latitude: 2, height: 3})}), \

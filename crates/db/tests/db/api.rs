@@ -11,8 +11,10 @@ use isomer_db::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::place::{self, Opening as _};
+
 fn memory() -> Database {
-    Database::open_in_memory().expect("a database in memory")
+    place::open_empty().expect("a database in memory")
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -289,7 +291,7 @@ fn a_plan_is_made_again_when_the_schema_changes() {
 fn transact_retries_until_there_is_no_conflict() {
     let db = Database::builder()
         .max_retries(10_000)
-        .open_in_memory()
+        .open_empty()
         .expect("a database");
     db.query("CREATE (:Counter {_key: 'c', n: 0})")
         .expect("a counter");
@@ -492,7 +494,7 @@ fn running_queries_are_listed_and_can_be_stopped_by_number() {
 #[test]
 fn a_closed_database_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
-    let db = Database::open(folder.path().join("db")).expect("a database");
+    let db = place::open(folder.path().join("db")).expect("a database");
     let prepared = db.prepare("RETURN 1").expect("a plan");
     let under_way = db.begin().expect("a transaction");
     db.close().expect("it closes");
@@ -511,8 +513,7 @@ fn a_closed_database_says_so() {
         .map(|_| ())
         .unwrap_or_else(|error| assert_eq!(error.kind(), ErrorKind::Closed));
     drop(under_way);
-    let again =
-        Database::open(folder.path().join("db")).expect("it opens again in the same process");
+    let again = place::open(folder.path().join("db")).expect("it opens again in the same process");
     assert!(
         again
             .query("MATCH (a:A) RETURN a")
@@ -531,14 +532,14 @@ fn a_missing_database_is_not_created_unless_requested() {
     let db = Database::builder()
         .durability(Durability::Buffered)
         .engine(EngineKind::Redb)
-        .open(&path)
+        .open_at(&path)
         .expect("it is made");
     db.query("CREATE (:A)").expect("a node");
     db.close().expect("it closes");
     drop(db);
     let db = Database::builder()
         .read_only(true)
-        .open(&path)
+        .open_at(&path)
         .expect("it opens");
     assert_eq!(db.query("MATCH (a:A) RETURN a").expect("rows").len(), 1);
     assert_eq!(
@@ -647,7 +648,7 @@ fn one_budget_of_memory() {
         Database::builder()
             .engine(EngineKind::Lsm)
             .shared_memory(&memory)
-            .open(folder.path().join(name))
+            .open_at(folder.path().join(name))
     };
     let databases: Vec<_> = (0..20).map(|at| open(&at.to_string()).unwrap()).collect();
     let idle = memory.used_bytes();
@@ -681,7 +682,7 @@ fn one_budget_of_memory() {
     let too_large = Database::builder()
         .shared_memory(&memory)
         .cache_bytes(65 << 20)
-        .open(folder.path().join("third"))
+        .open_at(folder.path().join("third"))
         .unwrap_err();
     assert_eq!(too_large.kind(), ErrorKind::Limit);
     let too_small = Database::builder().memory(1 << 20).open_in_memory();
@@ -743,5 +744,5 @@ fn constraints_hold_for_statements_and_calls() {
     }
     first.commit().expect("the first");
     assert_eq!(second.commit().unwrap_err().kind(), ErrorKind::Retry);
-    assert!(db.check().expect("a check").is_empty());
+    assert!(db.check().run().expect("a check").is_empty());
 }

@@ -13,6 +13,8 @@ use isomer_db::{
     internals::DatabaseInternals as _,
 };
 
+use crate::place;
+
 /// A name, and a statement that would run for minutes.
 const LONG: &[(&str, &str)] = &[
     (
@@ -204,7 +206,7 @@ const LONG: &[(&str, &str)] = &[
 
 /// Completeness: none of the statements above may be rejected as unknown.
 fn network() -> Database {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("UNWIND range(1, 3000) AS n CREATE (:Person {n: n, same: 1})")
         .unwrap();
     db.query("CREATE INDEX FOR (p:Person) ON (p.n)").unwrap();
@@ -312,7 +314,7 @@ fn every_operator_keeps_its_time_limit() {
 /// Building an index or a constraint stops, too, and leaves none.
 #[test]
 fn an_index_is_made_whole_or_not_at_all() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     for _ in 0..4 {
         db.query("UNWIND range(1, 10000) AS n CREATE (:Item {n: n, text: toString(n)})")
             .unwrap();

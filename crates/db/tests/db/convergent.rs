@@ -3,7 +3,7 @@
 use std::thread;
 
 use isomer_db::{
-    Database, EngineKind, ErrorKind, RestoreOptions, Result, Update, Value,
+    Database, EngineKind, ErrorKind, Result, Update, Value,
     internals::{
         DatabaseInternals as _,
         views::{ViewKind, ViewState},
@@ -11,8 +11,12 @@ use isomer_db::{
     params,
 };
 
+use isomer_testkit::second_process;
+
+use crate::place::{self, Opening as _};
+
 fn posts() -> Database {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:Post {_key: 'p'})").unwrap();
     db
 }
@@ -131,7 +135,7 @@ fn many_threads_change_one_field() {
 /// A column that exists when a property becomes a convergent field covers both.
 #[test]
 fn columns_follow_properties_that_become_convergent() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("UNWIND range(1, 5000) AS n CREATE (:P {_key: n, score: n % 10, other: 1})")
         .unwrap();
     let total = "MATCH (p:P) RETURN sum(p.score) AS total";
@@ -164,7 +168,7 @@ fn columns_follow_properties_that_become_convergent() {
 /// Scans and groups over counters, registers and flags are answered by columns, before and after deltas are merged.
 #[test]
 fn columns_hold_convergent_fields() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("UNWIND range(1, 5000) AS n CREATE (:P {_key: n})")
         .unwrap();
     db.query(
@@ -241,7 +245,7 @@ fn a_restored_database_numbers_apart() {
     let open = |path| {
         Database::builder()
             .engine(EngineKind::Lsm)
-            .open(path)
+            .open_at(path)
             .unwrap()
     };
     let db = open(&path);
@@ -251,13 +255,13 @@ fn a_restored_database_numbers_apart() {
     db.close().unwrap();
     // Nothing was written since it was opened: the backup looks like the end of a run.
     let db = open(&path);
-    db.backup(&backups).unwrap();
+    db.backup(&backups).run().unwrap();
     db.query(count).unwrap();
     assert_eq!(db.store().unwrap().replica(), Some(replica));
     db.close().unwrap();
 
     let target = folder.path().join("restored");
-    Database::restore(&backups, &target, &RestoreOptions::default()).unwrap();
+    Database::restore(&backups, &target).run().unwrap();
     let restored = open(&target);
     assert_eq!(one(&restored, count), 2.into());
     let other = restored.store().unwrap().replica().unwrap();
@@ -274,15 +278,15 @@ fn a_restored_database_opens_when_it_numbers_apart() {
     let (path, backups) = (folder.path().join("db"), folder.path().join("backups"));
     let db = Database::builder()
         .engine(EngineKind::Lsm)
-        .open(&path)
+        .open_at(&path)
         .unwrap();
     db.query("CREATE (:Post {_key: 'p'})").unwrap();
     db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 1)")
         .unwrap();
-    let first = db.backup(&backups).unwrap();
+    let first = db.backup(&backups).run().unwrap();
     db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 1)")
         .unwrap();
-    db.backup(&backups).unwrap();
+    db.backup(&backups).run().unwrap();
     db.close().unwrap();
     let refused = |target: &std::path::Path| {
         let error = Database::open(target).unwrap_err();
@@ -311,8 +315,8 @@ fn a_restored_database_opens_when_it_numbers_apart() {
     let between = first.version + 1;
     let target = folder.path().join("other");
     let point = isomer_db::RestorePoint::Version(first.version + 1000);
-    let options = RestoreOptions::new().point(point);
-    let error = Database::restore(&backups, &target, &options).unwrap_err();
+    let restoring = Database::restore(&backups, &target).point(point);
+    let error = restoring.run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(!target.exists());
 
@@ -320,20 +324,23 @@ fn a_restored_database_opens_when_it_numbers_apart() {
     let key = isomer_db::MasterKey::generate().unwrap();
     let target = folder.path().join("with a key");
     let point = isomer_db::RestorePoint::Version(between);
-    let options = RestoreOptions::new().point(point).key(key);
-    Database::restore(&backups, &target, &options).unwrap();
-    Database::open(&target).unwrap().close().unwrap();
+    let restoring = Database::restore(&backups, &target).point(point).key(key);
+    restoring.run().unwrap();
+    place::open(&target).unwrap().close().unwrap();
 }
 
 /// Leftovers of a killed backup in the database are removed when it is opened.
 #[test]
 fn leftovers_of_a_backup_are_removed() {
+    if second_process::needs_alone("the process that maintains the tables removes them") {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let open = || {
         Database::builder()
             .engine(EngineKind::Lsm)
-            .open(&path)
+            .open_at(&path)
             .unwrap()
     };
     open().close().unwrap();
@@ -347,7 +354,7 @@ fn leftovers_of_a_backup_are_removed() {
 /// Queries seek in indexes over convergent fields, with the same results as without.
 #[test]
 fn indexes_over_convergent_fields_are_used() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     for key in 0..500 {
         db.query((
             "CREATE (p:Post {_key: $key}) SET p.tags = set.addAll(p.tags, [$key % 50, 'all']), \
@@ -385,5 +392,5 @@ fn indexes_over_convergent_fields_are_used() {
     let keys = |query| format!("{:?}", db.query(query).unwrap().rows());
     assert!(!keys(queries[0]).contains("Int(7)"), "{}", keys(queries[0]));
     assert!(keys(queries[1]).contains("Int(7)"), "{}", keys(queries[1]));
-    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
 }

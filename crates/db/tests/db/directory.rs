@@ -18,6 +18,8 @@ use isomer_db::{
     internals::DatabaseInternals as _,
 };
 
+use crate::place::{self, Opening as _};
+
 /// The interface that the library needs.
 trait IndexDirectory: Send + Sync {
     fn file_handle(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
@@ -273,7 +275,7 @@ fn open(engine: EngineKind, folder: &Path) -> Database {
     Database::builder()
         .engine(engine)
         .memory(64 << 20)
-        .open(folder)
+        .open_at(folder)
         .unwrap()
 }
 
@@ -391,7 +393,7 @@ fn searches_run_while_segments_are_written_and_merged() {
 
 #[test]
 fn locks_are_held_by_one_and_let_go_of() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let directory = InDatabase::new(&db, "/i").unwrap();
     let name = Path::new(WRITER);
     let held = directory.acquire_lock(name, false).unwrap();

@@ -7,6 +7,8 @@ use isomer_db::{
     internals::{DatabaseInternals as _, data::CommitObserver},
 };
 
+use crate::place;
+
 fn rows(db: &Database, query: &str) -> Vec<String> {
     let found = db
         .query(query)
@@ -20,7 +22,7 @@ fn rows(db: &Database, query: &str) -> Vec<String> {
 /// A constant and a value read from a record are the same group.
 #[test]
 fn a_constant_is_in_the_group_of_its_equals() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:N {s: 'a', i: 1}), (:N {s: 'b', i: 2})")
         .unwrap();
     for (constant, name) in [("'a'", "s"), ("1", "i"), ("1.0", "i")] {
@@ -37,7 +39,7 @@ fn a_constant_is_in_the_group_of_its_equals() {
 /// Rows are merged before their keys are computed only if equal values are indistinguishable to the computation.
 #[test]
 fn equal_values_of_different_forms_are_computed_apart() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("UNWIND range(1, 50) AS i CREATE (:Z)-[:K]->({v: 1})")
         .unwrap();
     db.query("UNWIND range(1, 50) AS i CREATE (:Z)-[:K]->({v: 1.0})")
@@ -66,7 +68,7 @@ fn equal_values_of_different_forms_are_computed_apart() {
 /// A value that no node has any more does not determine the representation of a group.
 #[test]
 fn a_group_shows_an_existing_value() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:N {i: 0, p: 5.0, q: [1.0], r: -0.0}), (:N {i: 1, p: 5, q: [1], r: 0.0})")
         .unwrap();
     let all = || {
@@ -88,7 +90,7 @@ fn a_group_shows_an_existing_value() {
 /// More groups than fit into memory spill to disk, also if a column is available.
 #[test]
 fn groups_of_a_column_do_not_fail_for_want_of_memory() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("UNWIND range(1, 30000) AS i CREATE (:N {p: i * 7})")
         .unwrap();
     let mut limits = Limits::default();
@@ -104,7 +106,7 @@ fn groups_of_a_column_do_not_fail_for_want_of_memory() {
 /// Views are notified when a bulk load begins, which may take minutes: counting by a column does not wait for it.
 #[test]
 fn a_commit_under_way_holds_up_no_group() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:N {p: 1}), (:N {p: 1}), (:N {p: 2})")
         .unwrap();
     let query = "MATCH (n:N) RETURN n.p AS p, count(*) AS c";

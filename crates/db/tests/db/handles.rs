@@ -4,9 +4,11 @@ use std::thread;
 
 use isomer_db::{
     Builder, CancelHandle, Database, EngineKind, Error, ErrorKind, Limits, Order, Prepared, Query,
-    QueryOptions, QueryResult, ReadTransaction, Result, Row, RowStream, Value, WriteTransaction,
-    params,
+    QueryOptions, QueryResult, ReadTransaction, Result, Row, RowStream, Sharing, Value,
+    WriteTransaction, params,
 };
+
+use crate::place;
 
 /// Runs a test on a database of each engine: in memory, and on disk.
 fn on_each_engine(test: impl Fn(&Database)) {
@@ -49,7 +51,7 @@ fn handles_go_to_other_threads() {
 #[test]
 fn transact_runs_again_until_it_wins() {
     let folder = tempfile::tempdir().unwrap();
-    let db = Database::open(folder.path().join("db")).unwrap();
+    let db = place::open(folder.path().join("db")).unwrap();
     db.query("CREATE (:Counter {_key: 'c', n: 0})").unwrap();
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -80,7 +82,7 @@ fn transact_runs_again_until_it_wins() {
 fn closing_neither_waits_nor_loses_data() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
-    let db = Database::open(&path).unwrap();
+    let db = place::open(&path).unwrap();
     db.query("CREATE (:Early)").unwrap();
     let prepared = db.prepare("MATCH (n) RETURN n").unwrap();
     let under_way = db.begin().unwrap();
@@ -109,10 +111,10 @@ fn closing_neither_waits_nor_loses_data() {
         9_999
     );
     under_way.commit().unwrap();
-    let in_use = Database::open(&path);
+    let in_use = Database::builder().sharing(Sharing::Exclusive).open(&path);
     drop(stream);
     drop(in_use);
-    let again = Database::open(&path).unwrap();
+    let again = place::open(&path).unwrap();
     assert_eq!((count(&again, "Early"), count(&again, "Late")), (1, 1));
 }
 
@@ -121,7 +123,7 @@ fn closing_neither_waits_nor_loses_data() {
 fn a_read_only_database_refuses_writes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
-    Database::open(&path)
+    place::open(&path)
         .unwrap()
         .query(("CREATE (:Note {text: $text})", params! { "text" => "kept" }))
         .unwrap();
@@ -140,7 +142,7 @@ fn a_read_only_database_refuses_writes() {
     }
     assert_eq!(count(&db, "Note"), 1);
     drop(db);
-    assert_eq!(count(&Database::open(&path).unwrap(), "Note"), 1);
+    assert_eq!(count(&place::open(&path).unwrap(), "Note"), 1);
 }
 
 /// Handles and streams borrow the transaction, and several are open at once.

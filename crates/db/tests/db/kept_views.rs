@@ -7,9 +7,11 @@ use isomer_db::{
     internals::{DatabaseInternals as _, views::ViewState},
 };
 
+use crate::place::{self, Opening as _};
+
 /// A network of 3,000 nodes and 9,000 relationships.
 fn make(path: &Path) -> Database {
-    let db = Database::open(path).unwrap();
+    let db = place::open(path).unwrap();
     db.query("UNWIND range(0, 2999) AS i CREATE (:P {_key: i, age: i % 80})")
         .unwrap();
     db.query(
@@ -42,7 +44,7 @@ fn views_are_there_after_opening_and_damage_costs_only_time() {
         .collect();
     assert!(!files.is_empty());
 
-    let db = Database::open(&path).unwrap();
+    let db = place::open(&path).unwrap();
     let stored = |db: &Database| {
         let all = db.views().status();
         all.iter()
@@ -77,7 +79,7 @@ fn views_are_there_after_opening_and_damage_costs_only_time() {
         }
         fs::write(file, bytes).unwrap();
     }
-    let db = Database::open(&path).unwrap();
+    let db = place::open(&path).unwrap();
     assert_eq!(traverse(&db), changed);
     db.views().wait_ready();
     assert_eq!(traverse(&db), changed);
@@ -120,8 +122,8 @@ fn views_of_an_encrypted_database_are_encrypted() {
             // The other engine does not encrypt.
             let builder = Database::builder().engine(EngineKind::Lsm);
             match key.clone() {
-                Some(key) => builder.key(key).open(&path).unwrap(),
-                None => builder.open(&path).unwrap(),
+                Some(key) => builder.key(key).open_at(&path).unwrap(),
+                None => builder.open_at(&path).unwrap(),
             }
         };
         let db = open();

@@ -4,10 +4,12 @@ use std::fs;
 
 use isomer_db::{Database, ErrorKind, Limits, Map, Query, QueryOptions, Value, params};
 
+use crate::place::{self, Opening as _};
+
 /// Sums and products of any number of terms are flat.
 #[test]
 fn sums_of_thousands_of_terms_are_computed() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let sum = format!("RETURN 0{} AS v", " + 1".repeat(50_000));
     assert_eq!(single(&db, &sum), Value::Int(50_000));
     let mixed = format!("UNWIND [2] AS x RETURN 1{} AS v", " + x - 1".repeat(5_000));
@@ -26,7 +28,7 @@ fn sums_of_thousands_of_terms_are_computed() {
 /// Anything nested a hundred thousand levels deep is refused, from any source.
 #[test]
 fn deep_nesting_is_refused() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let nested = |open: &str, close: &str| {
         let count = 100_000.min((1 << 19) / (open.len() + close.len()));
         format!("RETURN {}1{} AS v", open.repeat(count), close.repeat(count))
@@ -67,7 +69,7 @@ fn deep_nesting_is_refused() {
 /// A runtime error shows the user's text, also if its plan was cached for other literals.
 #[test]
 fn errors_of_running_queries_have_a_place() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:N {x: 0, s: 'abc'})").unwrap();
     for (text, line, column) in [
         ("MATCH (n:N)\nRETURN 1, 2 / n.x AS y", 2, 11),
@@ -123,7 +125,7 @@ fn files_of_the_folder_are_read_and_no_others() {
         std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
     }
 
-    let closed = Database::open_in_memory().unwrap();
+    let closed = place::open_empty().unwrap();
     let error = closed
         .query("LOAD CSV FROM 'people.csv' AS row RETURN row")
         .unwrap_err();
@@ -131,7 +133,7 @@ fn files_of_the_folder_are_read_and_no_others() {
 
     let db = Database::builder()
         .csv_folder(&folder)
-        .open_in_memory()
+        .open_empty()
         .unwrap();
     let query = "LOAD CSV WITH HEADERS FROM 'people.csv' AS row
                  RETURN collect([row.name, toInteger(row.age), row.city]) AS v";
@@ -212,7 +214,7 @@ fn rows_longer_than_the_header_give_a_notice() {
     fs::write(folder.path().join("even.csv"), "a,b\n1,2\n").unwrap();
     let db = Database::builder()
         .csv_folder(folder.path())
-        .open_in_memory()
+        .open_empty()
         .unwrap();
     let load = "LOAD CSV WITH HEADERS FROM $name AS row RETURN row.a AS a, row.b AS b";
     let wide = params! { "name" => "wide.csv" };
@@ -254,7 +256,7 @@ fn a_large_file_needs_little_memory() {
     fs::write(folder.path().join("large.csv"), &lines).unwrap();
     let db = Database::builder()
         .csv_folder(folder.path())
-        .open_in_memory()
+        .open_empty()
         .unwrap();
     let mut limits = Limits::default();
     limits.memory_bytes = 4 << 20;

@@ -3,6 +3,8 @@
 
 use isomer_db::{Database, ErrorKind, Value, internals::ResultInternals as _, json};
 
+use crate::place::Opening as _;
+
 const LARGE: &str = "reduce(s = 'x', k IN range(1, 14) | s + s)";
 
 /// What makes rows `i, v` with large values.
@@ -41,7 +43,7 @@ const CONSUMERS: &[&str] = &[
 fn database(memory: usize) -> Database {
     let db = Database::builder()
         .memory(memory)
-        .open_in_memory()
+        .open_empty()
         .expect("it opens");
     let create = "UNWIND range(0, 119) AS i CREATE (n:Large {i: i, p: {LARGE} + toString(i)}) WITH n, i MATCH (m:Large {i: i / 2}) CREATE (n)-[:TO {p: {LARGE} + toString(i % 9)}]->(m)";
     db.query(&create.replace("{LARGE}", LARGE))

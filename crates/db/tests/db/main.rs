@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod api;
+mod batches;
 mod cancel;
 mod convergent;
 mod directory;
@@ -11,6 +12,7 @@ mod kept_views;
 mod language;
 mod large_values;
 mod neo4j;
+mod place;
 mod planning;
 mod points;
 mod queries;

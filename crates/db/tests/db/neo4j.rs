@@ -2,6 +2,8 @@
 
 use isomer_db::{Database, Value, json};
 
+use crate::place;
+
 /// The rows of a query as JSON.
 fn rows(db: &Database, text: &str) -> Vec<String> {
     let result = db
@@ -21,7 +23,7 @@ fn check(db: &Database, cases: &[(&str, &[&str])]) {
 }
 
 fn shop() -> Database {
-    let db = Database::open_in_memory().expect("opened");
+    let db = place::open_empty().expect("opened");
     for text in [
         "CREATE INDEX sku FOR (n:Item) ON (n.sku)",
         "CREATE CONSTRAINT named FOR (n:Item) REQUIRE n.name IS NOT NULL",
@@ -240,6 +242,163 @@ fn the_schema_of_the_data_is_described() {
 }
 
 #[test]
+fn the_schema_is_described_as_a_graph() {
+    check(
+        &shop(),
+        &[
+            (
+                "CALL apoc.meta.graph() YIELD nodes, relationships \
+                 RETURN [n IN nodes | n.name + ' ' + n.count] AS n, \
+                 [r IN relationships | apoc.any.property(r, 'type') + ' ' + r.start + ' ' + r.end + ' ' + r.count] AS r",
+                &[
+                    "[[\"Item 2\",\"Old 1\",\"Shop 1\"],[\"SELLS Shop Item 2\",\"SELLS Shop Old 1\"]]",
+                ],
+            ),
+            (
+                "CALL apoc.meta.subGraph({labels: ['Item', 'Shop'], excludes: ['Item']}) YIELD nodes, relationships \
+                 RETURN [n IN nodes | n.name] AS n, size(relationships) AS r",
+                &["[[\"Shop\"],0]"],
+            ),
+            (
+                "CALL apoc.schema.nodes() YIELD label, properties, type, size, valuesSelectivity WHERE type = 'RANGE' \
+                 RETURN label, properties, size * valuesSelectivity AS values",
+                &["[\"Item\",[\"sku\"],2.0]"],
+            ),
+            (
+                "CALL apoc.schema.properties.distinct('Item', 'name') YIELD value RETURN value",
+                &["[[\"pen\",\"ink\"]]"],
+            ),
+            (
+                "CALL apoc.schema.properties.distinct('None', 'name') YIELD value RETURN value",
+                &["[[]]"],
+            ),
+            (
+                "MATCH (i:Item {sku: 2}) WITH apoc.meta.cypher.types(properties(i)) AS t RETURN t.name, t.sku, t.tags",
+                &["[\"STRING\",\"INTEGER\",\"LIST OF STRING\"]"],
+            ),
+            (
+                "RETURN apoc.meta.cypher.type([1, 'a']) AS mixed, apoc.meta.cypher.type({}) AS map, \
+                 apoc.meta.cypher.type(null) AS nothing",
+                &["[\"LIST OF ANY\",\"MAP\",\"NULL\"]"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn nodes_are_merged() {
+    let db = Database::open_in_memory().expect("opened");
+    for text in [
+        "CREATE CONSTRAINT FOR (n:P) REQUIRE n.id IS UNIQUE",
+        "CREATE (a:P {id: 1, x: 'a'}), (b:P:Q {id: 2, x: 'b', y: 1}), (c:P {id: 3, z: [1]}), (t:T), \
+         (a)-[:R {w: 1}]->(t), (b)-[:R {w: 2, v: 3}]->(t), (t)-[:S]->(c), (b)-[:L]->(c)",
+    ] {
+        db.query(text).expect(text);
+    }
+    let merge = |config: &str| {
+        format!(
+            "MATCH (n:P) WITH n ORDER BY n.id WITH collect(n) AS nodes CALL apoc.refactor.mergeNodes(nodes, {config}) \
+             YIELD node RETURN labels(node) AS l, node.id AS id, node.x AS x, node.y AS y, node.z AS z"
+        )
+    };
+    // The transaction that is rolled back shows what each option does.
+    let tried = |config: &str, then: &str| {
+        let tx = db.begin().expect("begun");
+        let result = tx.query(merge(config).as_str()).expect(config);
+        let merged: Value = result.rows()[0].values().iter().cloned().collect();
+        let result = tx.query(then).expect(then);
+        let then: Value = result.rows()[0].values().iter().cloned().collect();
+        tx.rollback();
+        let text = |value: &Value| json::to_string(value).expect("JSON");
+        format!("{} {}", text(&merged), text(&then))
+    };
+    let relationships = "MATCH (p:P)-[r]-() WITH DISTINCT r ORDER BY type(r), r.w \
+                         RETURN collect(type(r) + coalesce(r.w, '') + coalesce(r.v, '')) AS r";
+    assert_eq!(
+        tried("{properties: 'discard', mergeRels: true}", relationships),
+        "[[\"P\",\"Q\"],1,\"a\",1,[1]] [[\"L\",\"R13\",\"S\"]]"
+    );
+    assert_eq!(
+        tried("{}", relationships),
+        "[[\"P\",\"Q\"],3,\"b\",1,[1]] [[\"L\",\"R1\",\"R23\",\"S\"]]"
+    );
+    assert_eq!(
+        tried(
+            "{properties: {`.*`: 'combine'}, produceSelfRel: false}",
+            relationships
+        ),
+        "[[\"P\",\"Q\"],[1,2,3],[\"a\",\"b\"],1,[1]] [[\"R1\",\"R23\",\"S\"]]"
+    );
+    let error = |config: &str| {
+        let refused = db.query(merge(config).as_str());
+        refused.expect_err(config).to_string()
+    };
+    assert!(error("{properties: 'mix'}").contains("expected 'override'"));
+    assert!(error("{colour: 1}").contains("unknown option `colour`"));
+    assert_eq!(rows(&db, "MATCH (n:P) RETURN count(n)"), ["[3]"]);
+    assert_eq!(
+        rows(
+            &db,
+            "CALL apoc.refactor.mergeNodes([]) YIELD node RETURN node"
+        ),
+        [""; 0]
+    );
+}
+
+#[test]
+fn subgraphs_are_searched_breadth_first() {
+    let db = Database::open_in_memory().expect("opened");
+    db.query(
+        "CREATE (a:A {n: 1})-[:R]->(b:B {n: 2})-[:R]->(c:A {n: 3})-[:S]->(d:A:X {n: 4}), (e:A {n: 5})-[:R]->(a), \
+         (c)-[:S]->(c), (b)-[:S]->(a)",
+    )
+    .expect("created");
+    let reached = |config: &str| {
+        let text = format!(
+            "MATCH (a:A {{n: 1}}) CALL apoc.path.subgraphNodes(a, {config}) YIELD node \
+             WITH node.n AS n ORDER BY n RETURN collect(n) AS n"
+        );
+        rows(&db, &text).remove(0)
+    };
+    for (config, expected) in [
+        ("{}", "[[1,2,3,4,5]]"),
+        ("{maxLevel: 1}", "[[1,2,5]]"),
+        ("{maxLevel: 0}", "[[1]]"),
+        ("{maxLevel: 1, minLevel: 1}", "[[2,5]]"),
+        ("{relationshipFilter: 'R>'}", "[[1,2,3]]"),
+        ("{relationshipFilter: '<R'}", "[[1,5]]"),
+        ("{relationshipFilter: 'R>|S>'}", "[[1,2,3,4]]"),
+        ("{relationshipFilter: '>'}", "[[1,2,3,4]]"),
+        ("{relationshipFilter: 'NONE'}", "[[1]]"),
+        ("{labelFilter: '-B'}", "[[1,5]]"),
+        ("{labelFilter: '+A|+B|-X'}", "[[1,2,3,5]]"),
+        ("{labelFilter: 'B'}", "[[1,2]]"),
+        ("{labelFilter: 'B', filterStartNode: true}", "[[]]"),
+        ("{limit: 1}", "[[1]]"),
+        ("null", "[[1,2,3,4,5]]"),
+    ] {
+        assert_eq!(reached(config), expected, "{config}");
+    }
+    let all = "MATCH (a:A {n: 1}) CALL apoc.path.subgraphAll(a, {relationshipFilter: 'R>', bfs: true}) \
+               YIELD nodes, relationships RETURN size(nodes) AS n, size(relationships) AS r";
+    assert_eq!(
+        rows(&db, all),
+        ["[3,4]"],
+        "those of other types between them as well"
+    );
+    for config in [
+        "{maxLevel: 'x'}",
+        "{labelFilter: '/A'}",
+        "{uniqueness: 'NONE'}",
+        "{relationshipFilter: '<R>'}",
+    ] {
+        let text =
+            format!("MATCH (a:A) CALL apoc.path.subgraphNodes(a, {config}) YIELD node RETURN node");
+        assert!(db.query(text.as_str()).is_err(), "{config}");
+    }
+}
+
+#[test]
 fn language_around_queries() {
     let db = shop();
     check(
@@ -262,4 +421,46 @@ fn language_around_queries() {
     let read = isomer_db::QueryOptions::new().allow(isomer_db::StatementClass::Read);
     let finished = isomer_db::Query::new("MATCH (n:Item) FINISH").options(&read);
     assert!(db.query(finished).expect("it reads").is_empty());
+}
+
+#[test]
+fn explain_needs_no_parameters() {
+    let db = Database::open_in_memory().expect("in memory");
+    let query = "MATCH (n:A {x: $x}) WHERE n.y > $y RETURN n LIMIT $limit";
+    let explained = db.query(&format!("EXPLAIN {query}")).expect("a plan");
+    assert!(explained.plan().is_some_and(|plan| plan.contains("$x")));
+    assert!(db.query(query).is_err(), "the parameters are missing");
+}
+
+#[test]
+fn temporal_functions_name_their_types() {
+    let db = Database::open_in_memory().expect("in memory");
+    let query = "SHOW FUNCTIONS YIELD name, returnDescription \
+                 WHERE name IN ['date', 'datetime.truncate', 'localtime', 'duration.between'] \
+                 RETURN name, returnDescription ORDER BY name";
+    assert_eq!(
+        rows(&db, query),
+        [
+            "[\"date\",\"DATE\"]",
+            "[\"datetime.truncate\",\"ZONED DATETIME\"]",
+            "[\"duration.between\",\"DURATION\"]",
+            "[\"localtime\",\"LOCAL TIME\"]",
+        ]
+    );
+}
+
+/// A replacement that repeats a group for each character must not take all memory.
+#[test]
+fn texts_of_regular_expressions_are_bounded() {
+    let db = Database::open_in_memory().expect("in memory");
+    let replaced = "RETURN apoc.text.replace('a1b2', '([a-z])([0-9])', '$2$1') AS t";
+    assert_eq!(rows(&db, replaced), ["[\"1a2b\"]"]);
+    for query in [
+        "WITH apoc.text.repeat('a', 100000) AS t \
+         RETURN size(apoc.text.replace(t, '(.)', apoc.text.repeat('$1', 10000)))",
+        "WITH apoc.text.repeat('a', 2000000) AS t RETURN size(apoc.text.regexGroups(t, '((((.))))'))",
+    ] {
+        let error = db.query(query).expect_err(query);
+        assert!(error.to_string().contains("bytes are more than"), "{error}");
+    }
 }

@@ -2,6 +2,8 @@
 
 use isomer_db::{Database, QueryResult, Value, params};
 
+use crate::place::{self, Opening as _};
+
 /// 3,000 orders, nearly all of them closed, each of one of 30 customers; a hundred customers have no order.
 fn shop(db: Database) -> Database {
     for statement in [
@@ -19,7 +21,7 @@ fn shop(db: Database) -> Database {
 }
 
 fn in_memory() -> Database {
-    shop(Database::open_in_memory().expect("a database"))
+    shop(place::open_empty().expect("a database"))
 }
 
 fn plan(result: &QueryResult) -> &str {
@@ -148,7 +150,7 @@ fn statistics_are_listed_and_change_no_answer() {
     let plain = shop(
         Database::builder()
             .plan_statistics(false)
-            .open_in_memory()
+            .open_empty()
             .expect("a database"),
     );
     for query in [
@@ -178,7 +180,7 @@ fn index_equality_equals_a_scan() {
         date('2024-02-29'), localdatetime('2024-02-29T12:00'), datetime('2024-02-29T12:00Z'), \
         datetime('2024-02-29T13:00+01:00'), time('12:00Z'), time('13:00+01:00'), duration('P1D'), duration('PT24H'), \
         duration('P1M'), point({x: 1, y: 2}), point({x: 1.0, y: 2.0, z: 3.0}), point({longitude: 1, latitude: 2})]";
-    let db = Database::open_in_memory().expect("a database");
+    let db = place::open_empty().expect("a database");
     let make = format!(
         "UNWIND {values} AS value UNWIND ['x', 'y'] AS kind CREATE (:Plain {{value: value, kind: kind}}), (:Indexed {{value: value, kind: kind}})"
     );
@@ -243,7 +245,7 @@ fn index_equality_equals_a_scan() {
 /// Notices are up to date: a name that was unknown is not reported any more once it exists.
 #[test]
 fn a_cached_plan_drops_the_notice_once_the_name_exists() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let query = "MATCH (:Person)-[:LIKES]->(x) RETURN x";
     let prepared = db.prepare(query).unwrap();
     for notices in [2, 2, 0] {

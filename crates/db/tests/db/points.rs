@@ -7,6 +7,8 @@ use isomer_db::{
     Value, params,
 };
 
+use crate::place::{self, Opening as _};
+
 const LABELS: [&str; 2] = ["A", "B"];
 const KEYS: i64 = 12;
 
@@ -79,7 +81,7 @@ fn check(tx: &ReadTransaction, prepared: &[Prepared]) {
 #[test]
 fn point_reads_equal_a_scan() {
     for seed in [3, 20_261_122, 0xfeed] {
-        let db = Database::open_in_memory().expect("a database");
+        let db = place::open_empty().expect("a database");
         let mut random = Random(seed);
         let prepared = LABELS.map(|label| db.prepare(&text(label)).expect("it is prepared"));
         let mut held: Vec<ReadTransaction> = Vec::new();
@@ -133,7 +135,7 @@ fn limits_and_errors_are_those_of_any_query() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = || {
         let builder = Database::builder().engine(EngineKind::Lsm);
-        builder.open(folder.path().join("db")).expect("it opens")
+        builder.open_at(folder.path().join("db")).expect("it opens")
     };
     let db = open();
     db.query("UNWIND range(1, 20) AS k CREATE (:A {_key: k, v: k * k})")
@@ -164,14 +166,14 @@ fn limits_and_errors_are_those_of_any_query() {
     assert_eq!(missing.kind(), ErrorKind::Invalid, "{missing}");
     let cancel = CancelHandle::new();
     cancel.cancel();
-    let stopped = read.query_with(params! { "key" => 7 }, &QueryOptions::new().cancel(cancel));
+    let stopped = read.query((params! { "key" => 7 }, &QueryOptions::new().cancel(cancel)));
     assert!(
         stopped.is_ok_and(|rows| rows.len() == 1),
         "a read that is over at once cannot be stopped"
     );
     let mut limits = Limits::default();
     limits.rows = Some(0);
-    let many = read.query_with(params! { "key" => 7 }, &QueryOptions::new().limits(limits));
+    let many = read.query((params! { "key" => 7 }, &QueryOptions::new().limits(limits)));
     assert_eq!(many.unwrap_err().kind(), ErrorKind::Limit);
     // Writes of other transactions are visible, and a schema change causes new planning.
     db.query("MATCH (n:A {_key: 7}) SET n.v = 50").expect("set");

@@ -2,11 +2,13 @@
 
 use isomer_db::{Database, ErrorKind, Limits, Query, QueryOptions, Value, params};
 
+use crate::place;
+
 /// A plan that was made for a text with literals serves a text with parameters in their place, but not with the
 /// literals' values.
 #[test]
 fn a_cached_plan_brings_no_value_of_another_query() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:User {name: 'ada'}), (:User {name: 'bob'})")
         .unwrap();
     let ada = "MATCH (u:User {name: 'ada'}) RETURN u.name AS name";
@@ -25,7 +27,7 @@ fn a_cached_plan_brings_no_value_of_another_query() {
 /// The memory limit covers nested values: here 64 nodes of a mebibyte each.
 #[test]
 fn gathered_nodes_count_against_the_memory_limit() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let text = "x".repeat(1 << 20);
     for _ in 0..64 {
         db.query((
@@ -51,7 +53,7 @@ fn gathered_nodes_count_against_the_memory_limit() {
 /// twice.
 #[test]
 fn a_growing_value_counts_with_its_operands() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let mut limits = Limits::default();
     limits.memory_bytes = 8 << 20;
     let options = QueryOptions::new().limits(limits);
@@ -78,7 +80,7 @@ fn a_growing_value_counts_with_its_operands() {
 /// Values nest as deep as records may; a deeper parameter is refused before any recursion over it.
 #[test]
 fn a_parameter_that_nests_too_deep_is_refused() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let nested =
         |levels: usize| (0..levels).fold(Value::Int(1), |value, _| Value::from(vec![value]));
     let same = db.query(("RETURN $v = $v AS same", params! { "v" => nested(128) }));
@@ -103,7 +105,7 @@ fn a_parameter_that_nests_too_deep_is_refused() {
 /// `SHOW` lists existing names, not every name that was ever looked up.
 #[test]
 fn show_lists_existing_names_only() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:Real)-[:KNOWS]->(:Gone)").unwrap();
     db.query("MATCH (n:Gone) DETACH DELETE n").unwrap();
     db.query("MATCH (n:Typo)-[:TYPPO]->() SET n.x = 1").unwrap();
@@ -133,7 +135,7 @@ fn show_lists_existing_names_only() {
 /// fields only.
 #[test]
 fn an_index_of_two_fields_hides_no_record_with_one() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE INDEX FOR (b:B) ON (b.v, b.s)").unwrap();
     db.query("CREATE (:B {v: 0}), (:B {v: 0, s: 'a'})").unwrap();
     let count = |text: &str| {
@@ -159,7 +161,7 @@ fn an_index_of_two_fields_hides_no_record_with_one() {
 /// A limit that no result reaches is often used for "all the rest".
 #[test]
 fn a_page_may_reach_beyond_64_bits() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let page = "UNWIND [3, 1, 2] AS x RETURN x ORDER BY x SKIP $skip LIMIT $limit";
     let ask =
         |skip: i64, limit: i64| db.query((page, params! { "skip" => skip, "limit" => limit }));
@@ -175,7 +177,7 @@ fn a_page_may_reach_beyond_64_bits() {
 /// A clause has run for all rows before the next one begins, even if the plan merges two clauses into one operator.
 #[test]
 fn a_second_create_sees_all_rows_of_the_first() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let counts = db
         .query("UNWIND [1, 2] AS x CREATE (:B) CREATE (c:C {v: COUNT { MATCH (:B) }}) RETURN c.v AS v ORDER BY v")
         .unwrap();
@@ -186,7 +188,7 @@ fn a_second_create_sees_all_rows_of_the_first() {
 /// row.
 #[test]
 fn relationships_of_many_rows_are_all_created_or_none() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let count = |text: &str| -> u64 {
         let found = db.query(text).unwrap();
         found.single().unwrap().get("n").unwrap()
@@ -223,7 +225,7 @@ RETURN count(r) AS n, count(DISTINCT r) AS different";
 /// A node that the same statement deleted cannot be an end, whatever row it is in.
 #[test]
 fn a_deleted_node_is_no_end() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("UNWIND range(0, 9) AS i CREATE (:A {i: i})")
         .unwrap();
     let text = "\
@@ -240,8 +242,8 @@ UNWIND all AS one UNWIND all AS other CREATE (one)-[:R]->(other)";
 /// or an invalid one finds nothing, and is not an error.
 #[test]
 fn element_ids_name_one_record_of_one_kind_in_one_database() {
-    let db = Database::open_in_memory().unwrap();
-    let other = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
+    let other = place::open_empty().unwrap();
     let make = "UNWIND range(0, 9) AS i CREATE (:A {i: i})-[:R {i: i}]->(:B {i: i})";
     for db in [&db, &other] {
         db.query(make).unwrap();
@@ -347,7 +349,7 @@ fn element_ids_name_one_record_of_one_kind_in_one_database() {
 /// `IN` with something other than a list names what it got, as it was given, and says what it takes.
 #[test]
 fn in_with_no_list_says_what_it_got() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:A {i: 1})-[:R]->(:A {i: 2})").unwrap();
     for (value, shown) in [
         (Value::from("0"), "the string '0'"),
@@ -395,7 +397,7 @@ fn element_ids_outlive_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let text = "MERGE (n:A {_key: 'a'}) RETURN elementId(n) AS id";
     let id = |path: &std::path::Path| -> String {
-        let db = Database::open(path).unwrap();
+        let db = place::open(path).unwrap();
         let id = db.query(text).unwrap().single().unwrap().get("id").unwrap();
         db.close().unwrap();
         id

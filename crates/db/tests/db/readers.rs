@@ -8,6 +8,8 @@ use isomer_db::{
     internals::DatabaseInternals as _,
 };
 
+use crate::place::Opening as _;
+
 const ENGINES: [EngineKind; 3] = [EngineKind::Lsm, EngineKind::Redb, EngineKind::Memory];
 
 fn open(engine: EngineKind, folder: &std::path::Path, hold_bytes: u64) -> Database {
@@ -16,7 +18,7 @@ fn open(engine: EngineKind, folder: &std::path::Path, hold_bytes: u64) -> Databa
         .memory(64 << 20)
         .durability(Durability::Buffered)
         .hold_changes(hold_bytes, Duration::from_secs(3600))
-        .open(folder)
+        .open_at(folder)
         .unwrap()
 }
 

@@ -17,6 +17,7 @@ use isomer_db::{
     },
     params,
 };
+use isomer_vfs::{LockFile, LockMode};
 
 fn open(path: &Path) -> Database {
     let builder = Database::builder().engine(EngineKind::Lsm);
@@ -26,6 +27,8 @@ fn open(path: &Path) -> Database {
         .open(path)
         .unwrap()
 }
+
+const COUNT_NOTES: &str = "MATCH (n:Note) RETURN count(n) AS n";
 
 fn number(db: &Database, query: &str) -> i64 {
     db.query(query).unwrap().single().unwrap().get("n").unwrap()
@@ -92,7 +95,7 @@ fn plans_and_views_see_the_last_commit_of_another_process() {
     one.query("DROP INDEX ages").unwrap();
     assert_eq!(number(&other, by_age), number(&one, by_age));
     for db in [&one, &other] {
-        assert_eq!(db.check().unwrap(), Vec::<String>::new());
+        assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
     }
 }
 
@@ -131,7 +134,7 @@ fn one_process_writes_the_files_of_views() {
     late.close().unwrap();
     let again = open(&path);
     assert_eq!(stored(&again), Some(version));
-    assert_eq!(again.check().unwrap(), Vec::<String>::new());
+    assert_eq!(again.check().run().unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -171,7 +174,7 @@ fn an_opening_removes_nothing_of_processes_that_run() {
     io::Write::write_all(&mut file, b"second").unwrap();
     file.finish().unwrap();
     assert_eq!(other.read_whole("/report").unwrap(), b"first second");
-    assert_eq!(other.check().unwrap(), Vec::<String>::new());
+    assert_eq!(other.check().run().unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -184,7 +187,10 @@ fn what_needs_one_process_says_so() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("load into the copy"), "{error}");
     // An exclusive opening waits for all processes.
-    let exclusive = || Database::builder().open(&path);
+    let exclusive = || {
+        let builder = Database::builder().sharing(Sharing::Exclusive);
+        builder.open(&path)
+    };
     assert_eq!(exclusive().unwrap_err().kind(), ErrorKind::Unavailable);
     db.query("CREATE (:P)").unwrap();
     drop(db);
@@ -231,7 +237,7 @@ fn concurrent_queries_of_processes_are_serializable() {
         .iter()
         .chain([&late])
         .map(|db| {
-            assert_eq!(db.check().unwrap(), Vec::<String>::new());
+            assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
             (
                 number(db, "MATCH (c:Counter) RETURN c.value AS n"),
                 number(db, "MATCH (v:Visit) RETURN count(v) AS n"),
@@ -240,4 +246,24 @@ fn concurrent_queries_of_processes_are_serializable() {
         })
         .collect();
     assert_eq!(answers, BTreeSet::from([(180, 60, 180)]));
+}
+
+/// A process that is stopped while it copies the database holds the lock of copies: others copy meanwhile.
+#[test]
+fn a_stopped_copy_blocks_no_other_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = open(&path);
+    db.query("CREATE (:Note {text: 'copied'})").unwrap();
+    let stopped = LockFile::open(&path.join("locks/copy")).unwrap();
+    stopped.lock(LockMode::Shared).unwrap();
+    let copy = folder.path().join("copy");
+    db.checkpoint(&copy).unwrap();
+    stopped.unlock().unwrap();
+    let second_copy = folder.path().join("second copy");
+    db.checkpoint(&second_copy).unwrap();
+    for copy in [&copy, &second_copy] {
+        assert_eq!(number(&Database::open(copy).unwrap(), COUNT_NOTES), 1);
+    }
+    assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
 }

@@ -12,6 +12,8 @@ use isomer_db::{
 };
 use proptest::prelude::*;
 
+use crate::place::{self, Opening as _};
+
 fn with_memory(bytes: usize) -> QueryOptions {
     let mut limits = Limits::default();
     limits.memory_bytes = bytes;
@@ -91,7 +93,7 @@ proptest! {
     /// With little memory every statement gives the same rows as with much memory; to the last bit of a sum.
     #[test]
     fn memory_changes_no_answer(few in prop::collection::vec((scalar(), scalar(), 0.1..1.0_f64), 1..60)) {
-        let db = Database::open_in_memory().unwrap();
+        let db = place::open_empty().unwrap();
         let table = table(&few);
         let spilled = spills(&db);
         for statement in STATEMENTS {
@@ -116,7 +118,7 @@ fn network(db: &Database, people: i64) {
 /// Joins, products, writes after reads: all operators that buffer rows of the graph.
 #[test]
 fn rows_of_the_graph_spill_too() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     network(&db, 3000);
     let spilled = spills(&db);
     let none = Value::Null;
@@ -172,7 +174,7 @@ fn rows_of_the_graph_spill_too() {
 /// `PROFILE` shows which operator spilled how much.
 #[test]
 fn profile_shows_spilled_bytes() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let query =
         "PROFILE UNWIND range(1, 50000) AS n RETURN n, toString(n) AS text ORDER BY n % 1000";
     let result = db
@@ -197,7 +199,7 @@ fn profile_shows_spilled_bytes() {
 /// If spilling cannot help, the error names the limit.
 #[test]
 fn one_huge_list_is_refused() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     for query in [
         "UNWIND range(1, 100000) AS n RETURN size(collect(n))",
         "UNWIND range(1, 100000) AS n WITH 1 AS one, collect(n) AS all RETURN size(all)",
@@ -231,7 +233,7 @@ const SPILLING: &[&str] = &[
 /// a client has disconnected.
 #[test]
 fn errors_and_cancellation_leave_nothing() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     let spilled = spills(&db);
     for query in SPILLING {
         for (fault, kind, word) in [
@@ -290,7 +292,7 @@ fn errors_and_cancellation_leave_nothing() {
 fn the_database_keeps_its_folder_clean() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
-    let db = Database::open(&path).unwrap();
+    let db = place::open(&path).unwrap();
     let mut stream = db
         .stream(
             Query::new("UNWIND range(1, 50000) AS n RETURN n, toString(n) AS text ORDER BY text")
@@ -305,7 +307,7 @@ fn the_database_keeps_its_folder_clean() {
     db.close().unwrap();
     drop(db);
     std::fs::write(tmp.join("isomer-spill-1-1"), b"").unwrap();
-    let db = Database::open(&path).unwrap();
+    let db = place::open(&path).unwrap();
     assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 0);
     db.close().unwrap();
 }
@@ -313,10 +315,7 @@ fn the_database_keeps_its_folder_clean() {
 /// Concurrent queries share one budget: each gives the results that it gives alone, and the budget is not exceeded.
 #[test]
 fn queries_side_by_side_share_the_budget() {
-    let db = Database::builder()
-        .memory(16 << 20)
-        .open_in_memory()
-        .unwrap();
+    let db = Database::builder().memory(16 << 20).open_empty().unwrap();
     let memory = db.memory().unwrap();
     let values: Vec<i64> = (0..1000).collect();
     let rows = to_value(&values).unwrap();
@@ -347,10 +346,7 @@ fn queries_side_by_side_share_the_budget() {
 /// Collected results count, too, until they are returned.
 #[test]
 fn results_count_against_the_budget_until_they_are_handed_over() {
-    let db = Database::builder()
-        .memory(16 << 20)
-        .open_in_memory()
-        .unwrap();
+    let db = Database::builder().memory(16 << 20).open_empty().unwrap();
     let query = "UNWIND range(1, $rows) AS n RETURN n, toString(n) AS text";
     let error = db
         .query((query, params! { "rows" => 400_000 }))

@@ -17,6 +17,8 @@ use isomer_db::{
     params,
 };
 
+use crate::place;
+
 /// A thread that sleeps until it is woken.
 struct Sleeper(thread::Thread);
 
@@ -52,7 +54,7 @@ const VISIT: &str = "MATCH (u:User {_key: $key}) SET u.visits = u.visits + 1";
 fn one_thread_has_many_commits_in_progress() -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("users.isomer");
-    let db = Database::open(&path)?;
+    let db = place::open(&path)?;
     let commits: Vec<Committing> = (0..200)
         .map(|key| started(&db, CREATE, key))
         .collect::<Result<_>>()?;
@@ -65,7 +67,7 @@ fn one_thread_has_many_commits_in_progress() -> Result<()> {
         assert_eq!(found.len(), 1);
     }
     drop(db);
-    let db = Database::open(&path)?;
+    let db = place::open(&path)?;
     let users: i64 = db
         .query("MATCH (u:User) RETURN count(u) AS users")?
         .single()?
@@ -78,7 +80,7 @@ fn one_thread_has_many_commits_in_progress() -> Result<()> {
 /// [`isomer_db::WriteTransaction::commit`].
 #[test]
 fn a_conflict_is_reported_when_the_commit_ends() -> Result<()> {
-    let db = Database::open_in_memory()?;
+    let db = place::open_empty()?;
     db.query((CREATE, params! { "key" => 1 }))?;
     let late = db.begin()?;
     late.query((VISIT, params! { "key" => 1 }))?;
@@ -95,7 +97,7 @@ fn a_conflict_is_reported_when_the_commit_ends() -> Result<()> {
 #[test]
 fn a_forgotten_commit_takes_place() -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
-    let db = Database::open(folder.path().join("users.isomer"))?;
+    let db = place::open(folder.path().join("users.isomer"))?;
     drop(started(&db, CREATE, 1)?);
     assert_eq!(db.query("MATCH (u:User) RETURN u")?.len(), 1);
 

@@ -8,6 +8,8 @@ use isomer_db::{
     },
 };
 
+use crate::place;
+
 const NODES: usize = 5;
 
 /// A small random graph: relationships with a type and a weight.
@@ -46,7 +48,7 @@ impl Graph {
     }
 
     fn database(&self) -> Database {
-        let db = Database::open_in_memory().unwrap();
+        let db = place::open_empty().unwrap();
         let nodes: Vec<String> = (0..NODES)
             .map(|at| format!("(n{at}:N {{i: {at}, v: {}}})", at * 7 % 5))
             .collect();
@@ -324,7 +326,7 @@ fn lightest_paths_agree_with_trying_everything() {
 /// Walks longer than the execution allows are an error, from rows and from views: a partial result is never returned.
 #[test]
 fn no_walk_is_cut_short_in_silence() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     db.query("CREATE (:N {i: 0})-[:R]->(:N {i: 1})-[:R]->(:N {i: 2})-[:R]->(:N {i: 3})-[:R]->(:N {i: 4})")
     .unwrap();
     let query = "MATCH (a:N {i: 0})-[:R*]->(b) RETURN count(DISTINCT b) AS c";
@@ -344,7 +346,7 @@ fn no_walk_is_cut_short_in_silence() {
 /// Whether two nodes are connected is looked up from one end: the reverse view is not built for that.
 #[test]
 fn a_pair_of_nodes_asks_for_the_view_of_one_side() {
-    let db = Database::open_in_memory().unwrap();
+    let db = place::open_empty().unwrap();
     for text in [
         "UNWIND range(1, 50) AS i CREATE (:N {_key: i})",
         "MATCH (a:N), (b:N) CREATE (a)-[:R]->(b)",

@@ -1,6 +1,6 @@
 //! Expressions that bind a variable, and sub-plans.
 
-use isomer_plan::expr::{Expr, LocalId, QuantifierKind, Subquery, SubqueryResult};
+use isomer_plan::expr::{BoundExpr, LocalId, QuantifierKind, Subquery, SubqueryResult};
 use isomer_value::{Value, limits::MAX_NESTING};
 
 use super::{Row, holds, truth, value};
@@ -14,7 +14,7 @@ use crate::{
 };
 
 fn items(
-    list: &Expr,
+    list: &BoundExpr,
     what: &str,
     row: Row<'_>,
     cx: &mut Cx<'_>,
@@ -31,10 +31,10 @@ fn items(
 
 /// `[x IN list WHERE predicate | result]`
 pub(super) fn list(
-    list: &Expr,
+    list: &BoundExpr,
     local: LocalId,
-    predicate: Option<&Expr>,
-    result: Option<&Expr>,
+    predicate: Option<&BoundExpr>,
+    result: Option<&BoundExpr>,
     row: Row<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<Value> {
@@ -73,9 +73,9 @@ pub(super) fn list(
 /// `all`, `any`, `none`, `single`. Stops at the first element that decides.
 pub(super) fn quantifier(
     kind: QuantifierKind,
-    list: &Expr,
+    list: &BoundExpr,
     local: LocalId,
-    predicate: &Expr,
+    predicate: &BoundExpr,
     row: Row<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<Value> {
@@ -111,10 +111,10 @@ pub(super) fn quantifier(
 /// `reduce(accumulator = init, x IN list | step)`
 pub(super) fn reduce(
     accumulator: LocalId,
-    init: &Expr,
+    init: &BoundExpr,
     element: LocalId,
-    list: &Expr,
-    step: &Expr,
+    list: &BoundExpr,
+    step: &BoundExpr,
     row: Row<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<Value> {

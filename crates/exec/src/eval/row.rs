@@ -1,7 +1,7 @@
 //! Evaluation of an expression for one row.
 
 use isomer_plan::{
-    expr::{Expr, MapItem},
+    expr::{BoundExpr, MapItem},
     function::Function as Builtin,
 };
 use isomer_value::{Map, Path, Relationship, Value};
@@ -23,26 +23,26 @@ pub(crate) struct Row<'a> {
 }
 
 /// The value of `expr` for one row.
-pub(crate) fn value(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+pub(crate) fn value(expr: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
     match expr {
-        Expr::Const(value) => Ok(value.clone()),
-        Expr::Param(param) => Ok(cx.run.parameters[param.index()].clone()),
-        Expr::Slot(slot) => Ok(row.chunk.value(*slot, row.row)),
-        Expr::Local(local) => Ok(cx.local(*local)),
-        Expr::At { inner, place } => value(inner, row, cx).map_err(|error| error.at(*place)),
-        Expr::And(terms) => conjunction(terms, false, row, cx),
-        Expr::Or(terms) => conjunction(terms, true, row, cx),
-        Expr::Case {
+        BoundExpr::Const(value) => Ok(value.clone()),
+        BoundExpr::Param(param) => Ok(cx.run.parameters[param.index()].clone()),
+        BoundExpr::Slot(slot) => Ok(row.chunk.value(*slot, row.row)),
+        BoundExpr::Local(local) => Ok(cx.local(*local)),
+        BoundExpr::At { inner, place } => value(inner, row, cx).map_err(|error| error.at(*place)),
+        BoundExpr::And(terms) => conjunction(terms, false, row, cx),
+        BoundExpr::Or(terms) => conjunction(terms, true, row, cx),
+        BoundExpr::Case {
             subject,
             arms,
             otherwise,
         } => case(subject.as_deref(), arms, otherwise.as_deref(), row, cx),
-        Expr::Call {
+        BoundExpr::Call {
             function: Builtin::Coalesce,
             arguments,
         } => coalesce(arguments, row, cx),
-        Expr::MapProjection { base, items } => map_projection(base, items, row, cx),
-        Expr::ListComprehension {
+        BoundExpr::MapProjection { base, items } => map_projection(base, items, row, cx),
+        BoundExpr::ListComprehension {
             list,
             local,
             predicate,
@@ -55,26 +55,26 @@ pub(crate) fn value(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value>
             row,
             cx,
         ),
-        Expr::Quantifier {
+        BoundExpr::Quantifier {
             kind,
             list,
             local,
             predicate,
         } => comprehension::quantifier(*kind, list, *local, predicate, row, cx),
-        Expr::Reduce {
+        BoundExpr::Reduce {
             accumulator,
             init,
             element,
             list,
             step,
         } => comprehension::reduce(*accumulator, init, *element, list, step, row, cx),
-        Expr::Subquery(subquery) => comprehension::subquery(subquery, row, cx),
-        Expr::BuildPath { start, steps } => build_path(*start, steps, row, cx),
+        BoundExpr::Subquery(subquery) => comprehension::subquery(subquery, row, cx),
+        BoundExpr::BuildPath { start, steps } => build_path(*start, steps, row, cx),
         _ => strictly(expr, row, cx),
     }
 }
 
-fn strictly(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+fn strictly(expr: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
     let mut operands = Vec::with_capacity(3);
     let mut failed = None;
     let before = cx.run.watch.computed_bytes();
@@ -100,9 +100,9 @@ fn strictly(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
 }
 
 fn case(
-    subject: Option<&Expr>,
-    arms: &[(Expr, Expr)],
-    otherwise: Option<&Expr>,
+    subject: Option<&BoundExpr>,
+    arms: &[(BoundExpr, BoundExpr)],
+    otherwise: Option<&BoundExpr>,
     row: Row<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<Value> {
@@ -120,7 +120,7 @@ fn case(
     otherwise.map_or(Ok(Value::Null), |otherwise| value(otherwise, row, cx))
 }
 
-fn coalesce(arguments: &[Expr], row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+fn coalesce(arguments: &[BoundExpr], row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
     for argument in arguments {
         let found = value(argument, row, cx)?;
         if !found.is_null() {
@@ -131,7 +131,7 @@ fn coalesce(arguments: &[Expr], row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> 
 }
 
 /// `AND` (or, if `or` is set, `OR`) of all terms, in order; stops at the first that decides.
-fn conjunction(terms: &[Expr], or: bool, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+fn conjunction(terms: &[BoundExpr], or: bool, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
     let mut unknown = false;
     for term in terms {
         match truth(&value(term, row, cx)?, if or { "OR" } else { "AND" })? {
@@ -148,11 +148,16 @@ fn conjunction(terms: &[Expr], or: bool, row: Row<'_>, cx: &mut Cx<'_>) -> Resul
 }
 
 /// Whether a predicate holds for a row.
-pub(crate) fn holds(predicate: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<bool> {
+pub(crate) fn holds(predicate: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<bool> {
     Ok(truth(&value(predicate, row, cx)?, "a predicate")? == Some(true))
 }
 
-fn map_projection(base: &Expr, items: &[MapItem], row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+fn map_projection(
+    base: &BoundExpr,
+    items: &[MapItem],
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Value> {
     let base = value(base, row, cx)?;
     if base.is_null() {
         return Ok(Value::Null);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use isomer_data::{GraphRead, NodeLabels};
-use isomer_plan::expr::{Comparison, Expr, Kind, LabelRef, StringTest, TypeExpr, TypeRef};
+use isomer_plan::expr::{
+    BoundExpr, Comparison, LabelRef, StaticType, StringTest, TypeExpr, TypeRef,
+};
 use isomer_value::{Map, NodeId, Value, equality};
 
 use super::{arith, membership, truth::truth};
@@ -14,15 +16,15 @@ use crate::{
     procedure,
 };
 
-/// Applies the operation of `expr` to the values of its children, in the order of [`Expr::for_each_child`].
-pub(super) fn apply(expr: &Expr, operands: &[Value], cx: &mut Cx<'_>) -> Result<Value> {
+/// Applies the operation of `expr` to the values of its children, in the order of [`BoundExpr::for_each_child`].
+pub(super) fn apply(expr: &BoundExpr, operands: &[Value], cx: &mut Cx<'_>) -> Result<Value> {
     match expr {
-        Expr::Property { name, nested, .. } => {
+        BoundExpr::Property { name, nested, .. } => {
             let plan = cx.run.plan.clone();
             property_of(&operands[0], plan.property_name(*name), *nested, cx)
         }
-        Expr::Index { nested, .. } => index(&operands[0], &operands[1], *nested, cx),
-        Expr::Slice { from, .. } => {
+        BoundExpr::Index { nested, .. } => index(&operands[0], &operands[1], *nested, cx),
+        BoundExpr::Slice { from, .. } => {
             let (from, to) = if from.is_some() {
                 (operands.get(1), operands.get(2))
             } else {
@@ -30,18 +32,18 @@ pub(super) fn apply(expr: &Expr, operands: &[Value], cx: &mut Cx<'_>) -> Result<
             };
             slice(&operands[0], from, to)
         }
-        Expr::List(_) => Ok(Value::List(Arc::new(operands.to_vec()))),
-        Expr::Map(entries) => Ok(Value::from(
+        BoundExpr::List(_) => Ok(Value::List(Arc::new(operands.to_vec()))),
+        BoundExpr::Map(entries) => Ok(Value::from(
             entries
                 .iter()
                 .zip(operands)
                 .map(|((name, _), value)| (name.clone(), value.clone()))
                 .collect::<Map>(),
         )),
-        Expr::Not(_) => {
+        BoundExpr::Not(_) => {
             Ok(truth(&operands[0], "NOT")?.map_or(Value::Null, |truth| Value::Bool(!truth)))
         }
-        Expr::Xor(_) => {
+        BoundExpr::Xor(_) => {
             let mut result = Some(false);
             for operand in operands {
                 let term = truth(operand, "XOR")?;
@@ -49,11 +51,11 @@ pub(super) fn apply(expr: &Expr, operands: &[Value], cx: &mut Cx<'_>) -> Result<
             }
             Ok(result.map_or(Value::Null, Value::Bool))
         }
-        Expr::Compare { op, .. } => {
+        BoundExpr::Compare { op, .. } => {
             Ok(compare(*op, &operands[0], &operands[1]).map_or(Value::Null, Value::Bool))
         }
-        Expr::Arith { op, .. } => arith::arithmetic(*op, &operands[0], &operands[1], cx),
-        Expr::ArithChain { ops, .. } => {
+        BoundExpr::Arith { op, .. } => arith::arithmetic(*op, &operands[0], &operands[1], cx),
+        BoundExpr::ArithChain { ops, .. } => {
             let mut operands = operands.iter();
             let first = operands.next().cloned().unwrap_or_default();
             ops.iter()
@@ -63,18 +65,20 @@ pub(super) fn apply(expr: &Expr, operands: &[Value], cx: &mut Cx<'_>) -> Result<
                     arith::arithmetic(*op, &left, right, cx)
                 })
         }
-        Expr::Negate(_) => arith::negate(&operands[0]),
-        Expr::Plus(_) => arith::plus(&operands[0]),
-        Expr::StringTest { op, .. } => string_test(*op, &operands[0], &operands[1], cx),
-        Expr::In { .. } => membership::contains(&operands[1], &operands[0], cx),
-        Expr::IsNull(_) => Ok(Value::Bool(operands[0].is_null())),
-        Expr::IsNotNull(_) => Ok(Value::Bool(!operands[0].is_null())),
-        Expr::IsTyped { value_type, .. } => Ok(Value::Bool(is_typed(&operands[0], value_type))),
-        Expr::Cast { kind, .. } => cast(&operands[0], kind),
-        Expr::HasLabels { labels, .. } => has_labels(&operands[0], labels, cx),
-        Expr::HasType { types, .. } => has_type(&operands[0], types, cx),
-        Expr::Call { function, .. } => Function::of(*function)?.call(operands, cx),
-        Expr::CallRegistered { function, .. } => {
+        BoundExpr::Negate(_) => arith::negate(&operands[0]),
+        BoundExpr::Plus(_) => arith::plus(&operands[0]),
+        BoundExpr::StringTest { op, .. } => string_test(*op, &operands[0], &operands[1], cx),
+        BoundExpr::In { .. } => membership::contains(&operands[1], &operands[0], cx),
+        BoundExpr::IsNull(_) => Ok(Value::Bool(operands[0].is_null())),
+        BoundExpr::IsNotNull(_) => Ok(Value::Bool(!operands[0].is_null())),
+        BoundExpr::IsTyped { value_type, .. } => {
+            Ok(Value::Bool(is_typed(&operands[0], value_type)))
+        }
+        BoundExpr::Cast { kind, .. } => cast(&operands[0], kind),
+        BoundExpr::HasLabels { labels, .. } => has_labels(&operands[0], labels, cx),
+        BoundExpr::HasType { types, .. } => has_type(&operands[0], types, cx),
+        BoundExpr::Call { function, .. } => Function::of(*function)?.call(operands, cx),
+        BoundExpr::CallRegistered { function, .. } => {
             let plan = cx.run.plan.clone();
             let name = &plan.registered_functions[function.index()];
             let function = cx
@@ -295,16 +299,16 @@ fn is_typed(value: &Value, word: &TypeExpr) -> bool {
 }
 
 /// The value itself if it is of this kind, or null; otherwise a type error.
-fn cast(value: &Value, kind: &Kind) -> Result<Value> {
+fn cast(value: &Value, kind: &StaticType) -> Result<Value> {
     if value.is_null() || is_of(value, kind) {
         return Ok(value.clone());
     }
     Err(ExecError::type_mismatch(format!(
         "a pattern uses a variable as {}, and it holds {}",
         match kind {
-            Kind::Node => "a node",
-            Kind::Relationship => "a relationship",
-            Kind::List(_) => "a list of relationships",
+            StaticType::Node => "a node",
+            StaticType::Relationship => "a relationship",
+            StaticType::List(_) => "a list of relationships",
             _ => "something else",
         },
         shown(value)
@@ -312,27 +316,27 @@ fn cast(value: &Value, kind: &Kind) -> Result<Value> {
 }
 
 /// Whether a non-null value is of a kind; elements of lists may be null.
-pub(crate) fn is_of(value: &Value, kind: &Kind) -> bool {
+pub(crate) fn is_of(value: &Value, kind: &StaticType) -> bool {
     match kind {
-        Kind::Any => true,
-        Kind::Node => matches!(value, Value::Node(_)),
-        Kind::Relationship => matches!(value, Value::Relationship(_)),
-        Kind::Path => matches!(value, Value::Path(_)),
-        Kind::List(of) => value
+        StaticType::Any => true,
+        StaticType::Node => matches!(value, Value::Node(_)),
+        StaticType::Relationship => matches!(value, Value::Relationship(_)),
+        StaticType::Path => matches!(value, Value::Path(_)),
+        StaticType::List(of) => value
             .as_list()
             .is_some_and(|items| items.iter().all(|item| item.is_null() || is_of(item, of))),
-        Kind::Map => matches!(
+        StaticType::Map => matches!(
             value,
             Value::Map(_) | Value::Node(_) | Value::Relationship(_)
         ),
-        Kind::Boolean => matches!(value, Value::Bool(_)),
-        Kind::Integer => matches!(value, Value::Int(_)),
-        Kind::Float => matches!(value, Value::Float(_)),
-        Kind::Number => value.is_number(),
-        Kind::String => matches!(value, Value::String(_)),
-        Kind::Bytes => matches!(value, Value::Bytes(_)),
-        Kind::Temporal => value.is_temporal(),
-        Kind::Point => matches!(value, Value::Point(_)),
+        StaticType::Boolean => matches!(value, Value::Bool(_)),
+        StaticType::Integer => matches!(value, Value::Int(_)),
+        StaticType::Float => matches!(value, Value::Float(_)),
+        StaticType::Number => value.is_number(),
+        StaticType::String => matches!(value, Value::String(_)),
+        StaticType::Bytes => matches!(value, Value::Bytes(_)),
+        StaticType::Temporal => value.is_temporal(),
+        StaticType::Point => matches!(value, Value::Point(_)),
     }
 }
 

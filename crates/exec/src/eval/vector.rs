@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use isomer_plan::{
-    expr::{Arithmetic, Comparison, Expr, LabelRef, PropRef, SlotId, TypeRef},
+    expr::{Arithmetic, BoundExpr, Comparison, LabelRef, PropRef, SlotId, TypeRef},
     function::{Function as Builtin, Purity},
 };
 use isomer_value::{LabelId, NodeId, RelId, Value};
@@ -47,37 +47,37 @@ impl Selection<'_> {
 /// All recursion goes through this function: its arms are separate functions, so that a level of nesting uses little
 /// stack.
 pub(crate) fn column<'c>(
-    expr: &Expr,
+    expr: &BoundExpr,
     chunk: &'c Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<Cow<'c, Column>> {
     let made = match expr {
-        Expr::Slot(slot) => return Ok(slot_column(chunk, *slot, rows)),
-        Expr::At { inner, place } => {
+        BoundExpr::Slot(slot) => return Ok(slot_column(chunk, *slot, rows)),
+        BoundExpr::At { inner, place } => {
             return column(inner, chunk, rows, cx).map_err(|error| error.at(*place));
         }
-        Expr::Const(value) => Ok(Column::Const(value.clone())),
-        Expr::Param(param) => Ok(Column::Const(cx.run.parameters[param.index()].clone())),
-        Expr::Property { base, name, nested } => {
+        BoundExpr::Const(value) => Ok(Column::Const(value.clone())),
+        BoundExpr::Param(param) => Ok(Column::Const(cx.run.parameters[param.index()].clone())),
+        BoundExpr::Property { base, name, nested } => {
             property_column(base, (*name, *nested), chunk, rows, cx)
         }
-        Expr::And(terms) => conjunction(terms, false, chunk, rows, cx),
-        Expr::Or(terms) => conjunction(terms, true, chunk, rows, cx),
-        Expr::Not(term) => negation(term, chunk, rows, cx),
-        Expr::Compare { op, left, right } => comparison(*op, left, right, chunk, rows, cx),
-        Expr::Arith { op, left, right } => arithmetic(*op, left, right, chunk, rows, cx),
-        Expr::Index {
+        BoundExpr::And(terms) => conjunction(terms, false, chunk, rows, cx),
+        BoundExpr::Or(terms) => conjunction(terms, true, chunk, rows, cx),
+        BoundExpr::Not(term) => negation(term, chunk, rows, cx),
+        BoundExpr::Compare { op, left, right } => comparison(*op, left, right, chunk, rows, cx),
+        BoundExpr::Arith { op, left, right } => arithmetic(*op, left, right, chunk, rows, cx),
+        BoundExpr::Index {
             base,
             index,
             nested,
         } => element(expr, (base, *nested), index, chunk, rows, cx),
-        Expr::IsNull(base) => null_test(base, true, chunk, rows, cx),
-        Expr::IsNotNull(base) => null_test(base, false, chunk, rows, cx),
-        Expr::HasLabels { entity, .. } | Expr::HasType { entity, .. } => {
+        BoundExpr::IsNull(base) => null_test(base, true, chunk, rows, cx),
+        BoundExpr::IsNotNull(base) => null_test(base, false, chunk, rows, cx),
+        BoundExpr::HasLabels { entity, .. } | BoundExpr::HasType { entity, .. } => {
             membership(expr, entity, chunk, rows, cx)
         }
-        Expr::Case {
+        BoundExpr::Case {
             subject,
             arms,
             otherwise,
@@ -89,21 +89,21 @@ pub(crate) fn column<'c>(
             rows,
             cx,
         ),
-        Expr::Call {
+        BoundExpr::Call {
             function: Builtin::Coalesce,
             arguments,
         } => coalesce(arguments, chunk, rows, cx),
-        Expr::Call {
+        BoundExpr::Call {
             function,
             arguments,
         } => call(*function, arguments, chunk, rows, cx),
-        Expr::Local(_)
-        | Expr::MapProjection { .. }
-        | Expr::ListComprehension { .. }
-        | Expr::Quantifier { .. }
-        | Expr::Reduce { .. }
-        | Expr::Subquery(_)
-        | Expr::BuildPath { .. } => row_by_row(expr, chunk, rows, cx),
+        BoundExpr::Local(_)
+        | BoundExpr::MapProjection { .. }
+        | BoundExpr::ListComprehension { .. }
+        | BoundExpr::Quantifier { .. }
+        | BoundExpr::Reduce { .. }
+        | BoundExpr::Subquery(_)
+        | BoundExpr::BuildPath { .. } => row_by_row(expr, chunk, rows, cx),
         _ => strict_column(expr, chunk, rows, cx),
     };
     made.map(Cow::Owned)
@@ -118,7 +118,7 @@ fn slot_column<'c>(chunk: &'c Chunk, slot: SlotId, rows: Selection<'_>) -> Cow<'
 }
 
 fn property_column(
-    base: &Expr,
+    base: &BoundExpr,
     name: (PropRef, bool),
     chunk: &Chunk,
     rows: Selection<'_>,
@@ -128,7 +128,12 @@ fn property_column(
     properties(&base, name, rows.len(), cx)
 }
 
-fn negation(term: &Expr, chunk: &Chunk, rows: Selection<'_>, cx: &mut Cx<'_>) -> Result<Column> {
+fn negation(
+    term: &BoundExpr,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
     let mut truths = truths(term, "NOT", chunk, rows, cx)?;
     for truth in &mut truths {
         *truth = truth.map(|truth| !truth);
@@ -138,8 +143,8 @@ fn negation(term: &Expr, chunk: &Chunk, rows: Selection<'_>, cx: &mut Cx<'_>) ->
 
 fn comparison(
     op: Comparison,
-    left: &Expr,
-    right: &Expr,
+    left: &BoundExpr,
+    right: &BoundExpr,
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
@@ -156,8 +161,8 @@ fn comparison(
 
 fn arithmetic(
     op: Arithmetic,
-    left: &Expr,
-    right: &Expr,
+    left: &BoundExpr,
+    right: &BoundExpr,
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
@@ -183,9 +188,9 @@ fn arithmetic(
 
 /// `base[index]`.
 fn element(
-    expr: &Expr,
-    (base, nested): (&Expr, bool),
-    index: &Expr,
+    expr: &BoundExpr,
+    (base, nested): (&BoundExpr, bool),
+    index: &BoundExpr,
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
@@ -255,7 +260,7 @@ fn elements(base: &Column, index: &Column, len: usize) -> Option<Column> {
 }
 
 fn null_test(
-    base: &Expr,
+    base: &BoundExpr,
     null: bool,
     chunk: &Chunk,
     rows: Selection<'_>,
@@ -271,18 +276,18 @@ fn null_test(
 
 /// `n:L` and `r:T`.
 fn membership(
-    expr: &Expr,
-    entity: &Expr,
+    expr: &BoundExpr,
+    entity: &BoundExpr,
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<Column> {
     let base = column(entity, chunk, rows, cx)?;
     match (expr, &*base) {
-        (Expr::HasLabels { labels, .. }, Column::Nodes(nodes)) => {
+        (BoundExpr::HasLabels { labels, .. }, Column::Nodes(nodes)) => {
             has_labels(nodes, labels, cx).map(Column::Bools)
         }
-        (Expr::HasType { types, .. }, Column::Rels(rels)) => {
+        (BoundExpr::HasType { types, .. }, Column::Rels(rels)) => {
             Ok(Column::Bools(has_type(rels, types, cx)))
         }
         _ => strictly(expr, &[base], rows.len(), cx),
@@ -291,7 +296,7 @@ fn membership(
 
 fn call(
     function: Builtin,
-    arguments: &[Expr],
+    arguments: &[BoundExpr],
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
@@ -325,7 +330,12 @@ fn call(
     Ok(Column::of_values(made))
 }
 
-fn row_by_row(expr: &Expr, chunk: &Chunk, rows: Selection<'_>, cx: &mut Cx<'_>) -> Result<Column> {
+fn row_by_row(
+    expr: &BoundExpr,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
     let mut made = Vec::with_capacity(rows.len());
     for at in 0..rows.len() {
         cx.tick(1)?;
@@ -338,7 +348,7 @@ fn row_by_row(expr: &Expr, chunk: &Chunk, rows: Selection<'_>, cx: &mut Cx<'_>) 
 }
 
 fn strict_column(
-    expr: &Expr,
+    expr: &BoundExpr,
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
@@ -354,7 +364,7 @@ fn strict_column(
 
 /// The truth values of `expr`; anything but booleans and null is an error.
 pub(crate) fn truths(
-    expr: &Expr,
+    expr: &BoundExpr,
     operator: &str,
     chunk: &Chunk,
     rows: Selection<'_>,
@@ -391,12 +401,12 @@ fn with<T>(column: &Column, row: usize, body: impl FnOnce(&Value) -> T) -> T {
 
 /// Row by row over columns of operands.
 fn strictly(
-    expr: &Expr,
+    expr: &BoundExpr,
     columns: &[Cow<'_, Column>],
     len: usize,
     cx: &mut Cx<'_>,
 ) -> Result<Column> {
-    if len > 0 && all_constant(columns) && !matches!(expr, Expr::CallRegistered { .. }) {
+    if len > 0 && all_constant(columns) && !matches!(expr, BoundExpr::CallRegistered { .. }) {
         let operands: Vec<Value> = columns.iter().map(|column| column.get(0)).collect();
         return strict::apply(expr, &operands, cx).map(Column::Const);
     }
@@ -563,7 +573,7 @@ fn compare(op: Comparison, left: &Column, right: &Column, len: usize) -> Vec<Opt
 
 /// `AND` or `OR`: a term is evaluated only for the rows that earlier terms did not decide.
 fn conjunction(
-    terms: &[Expr],
+    terms: &[BoundExpr],
     or: bool,
     chunk: &Chunk,
     rows: Selection<'_>,
@@ -606,9 +616,9 @@ fn conjunction(
 
 /// `CASE`: each arm is evaluated only for the rows that take it.
 fn case(
-    subject: Option<&Expr>,
-    arms: &[(Expr, Expr)],
-    otherwise: Option<&Expr>,
+    subject: Option<&BoundExpr>,
+    arms: &[(BoundExpr, BoundExpr)],
+    otherwise: Option<&BoundExpr>,
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
@@ -671,7 +681,7 @@ fn case(
 
 /// `coalesce`: each argument is evaluated only for the rows in which earlier ones were null.
 fn coalesce(
-    arguments: &[Expr],
+    arguments: &[BoundExpr],
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,

@@ -7,10 +7,10 @@ use isomer_plan::function::Function as Builtin;
 use isomer_value::{Element, Map, Node, NodeId, Value, key};
 
 use super::{
-    body::{Function, list, node, strict, string, text, wrong},
+    body::{Function, lenient, list, node, strict, string, text, wrong},
     environment::Environment,
 };
-use crate::error::{ExecError, Result, not_a_list};
+use crate::error::{ErrorClass, ExecError, Result, not_a_list, shown};
 
 pub(super) fn find(function: Builtin) -> Option<Function> {
     match function {
@@ -30,6 +30,8 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
         Builtin::ElementIdLike => strict(|args, env| element_id_like(&args[0], &args[1], env)),
         Builtin::ElementIdsLike => strict(element_ids_like),
         Builtin::Labels => strict(labels),
+        Builtin::HasAllNames => lenient(|args, _| has_names(args, false)),
+        Builtin::HasAnyName => lenient(|args, _| has_names(args, true)),
         Builtin::Type => strict(relationship_type),
         Builtin::Keys => strict(keys),
         Builtin::Properties => strict(|args, env| {
@@ -40,6 +42,8 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
             )?)))
         }),
         Builtin::Nodes => strict(nodes),
+        Builtin::IsAcyclic => strict(|args, _| repeats_no_node("isAcyclic", &args[0], false)),
+        Builtin::IsSimple => strict(|args, _| repeats_no_node("isSimple", &args[0], true)),
         Builtin::Relationships => strict(relationships),
         Builtin::StartNode => strict(|args, _| endpoint("startNode", &args[0], true)),
         Builtin::EndNode => strict(|args, _| endpoint("endNode", &args[0], false)),
@@ -55,6 +59,43 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
         Builtin::KvKeyParts => strict(|args, _| bucket_key_parts(&args[0])),
         _ => None,
     }
+}
+
+/// Labels or types that a statement computes: a text, or a list of texts. Fails for anything else, also for null.
+pub(crate) fn computed_names(value: &Value) -> Result<Vec<Arc<str>>> {
+    let name = |value: &Value| match value {
+        Value::String(name) if name.is_empty() => Err(ExecError::raised(
+            ErrorClass::ArgumentError,
+            "InvalidArgumentValue",
+            "a label or type has a name, and the computed one is empty",
+        )),
+        Value::String(name) => Ok(name.clone()),
+        other => Err(ExecError::type_error(format!(
+            "a computed label or type is a text or a list of texts, not {}",
+            shown(other)
+        ))),
+    };
+    match value {
+        Value::List(names) => names.iter().map(name).collect(),
+        one => Ok(vec![name(one)?]),
+    }
+}
+
+/// Whether the first argument (the labels of a node, or the type of a relationship) has all the computed names, or any.
+/// Null if it is null.
+fn has_names(args: &[Value], any: bool) -> Result<Value> {
+    let names = computed_names(&args[1])?;
+    let has = |name: &Arc<str>| match &args[0] {
+        Value::List(carried) => carried.iter().any(|one| one.as_str() == Some(&**name)),
+        one => one.as_str() == Some(&**name),
+    };
+    if args[0].is_null() {
+        return Ok(Value::Null);
+    }
+    Ok(Value::Bool(match any {
+        true => names.iter().any(has),
+        false => names.iter().all(has),
+    }))
 }
 
 /// `kv.key(parts)`: bytes that sort as the parts do, one after the other.
@@ -228,6 +269,26 @@ fn nodes(args: &[Value], _: &dyn Environment) -> Result<Value> {
         )),
         other => Err(wrong("nodes", "a path", other)),
     }
+}
+
+/// Whether no node occurs twice in a path; with `may_close`, the last one may be the first.
+fn repeats_no_node(function: &str, path: &Value, may_close: bool) -> Result<Value> {
+    let Value::Path(path) = path else {
+        return Err(wrong(function, "a path", path));
+    };
+    let nodes = match path.nodes.as_slice() {
+        [first, between @ .., last] if may_close && first.id == last.id => {
+            let mut open = Vec::with_capacity(between.len() + 1);
+            open.extend(between.iter().chain([first]).map(|node| node.id));
+            open
+        }
+        nodes => nodes.iter().map(|node| node.id).collect(),
+    };
+    let mut sorted = nodes;
+    sorted.sort_unstable();
+    Ok(Value::Bool(
+        sorted.windows(2).all(|pair| pair[0] != pair[1]),
+    ))
 }
 
 fn relationships(args: &[Value], _: &dyn Environment) -> Result<Value> {

@@ -30,7 +30,7 @@ use crate::error::{ExecError, Result};
 pub(crate) use body::Function;
 pub(crate) use convert::float_text;
 pub use environment::{Environment, FieldQuery};
-pub(crate) use graph::node_value;
+pub(crate) use graph::{computed_names, node_value};
 pub(crate) use list::IntegerRange;
 pub(crate) use spatial::point_distance;
 pub(crate) use temporal::arithmetic as temporal_arithmetic;

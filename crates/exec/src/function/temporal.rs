@@ -108,5 +108,65 @@ pub(crate) fn arithmetic(op: Arithmetic, left: &Value, right: &Value) -> Option<
 pub(super) fn field(value: &Value, name: &str) -> Option<Result<Value>> {
     value
         .is_temporal()
-        .then(|| temporal::accessor(value, name).map_err(ExecError::from))
+        .then(|| temporal::accessor(value, field_name(name)).map_err(ExecError::from))
+}
+
+/// The fields with a letter in upper case: in statements, case does not matter.
+const CAMEL_CASE_FIELDS: [&str; 18] = [
+    "dayOfQuarter",
+    "dayOfWeek",
+    "daysOfWeek",
+    "epochMillis",
+    "epochSeconds",
+    "microsecondsOfSecond",
+    "millisecondsOfSecond",
+    "minutesOfHour",
+    "monthsOfQuarter",
+    "monthsOfYear",
+    "nanosecondsOfSecond",
+    "offsetMinutes",
+    "offsetSeconds",
+    "ordinalDay",
+    "quartersOfYear",
+    "secondsOfMinute",
+    "weekDay",
+    "weekYear",
+];
+/// The other fields.
+const LOWER_CASE_FIELDS: [&str; 24] = [
+    "year",
+    "years",
+    "quarter",
+    "quarters",
+    "month",
+    "months",
+    "week",
+    "weeks",
+    "day",
+    "days",
+    "hour",
+    "hours",
+    "minute",
+    "minutes",
+    "second",
+    "seconds",
+    "millisecond",
+    "milliseconds",
+    "microsecond",
+    "microseconds",
+    "nanosecond",
+    "nanoseconds",
+    "offset",
+    "timezone",
+];
+
+/// A field of temporal values by its name in any case; other names as they are.
+fn field_name(name: &str) -> &str {
+    // Nearly all statements write the name as it is.
+    if LOWER_CASE_FIELDS.contains(&name) || CAMEL_CASE_FIELDS.contains(&name) {
+        return name;
+    }
+    let mut all = CAMEL_CASE_FIELDS.iter().chain(&LOWER_CASE_FIELDS);
+    all.find(|field| field.eq_ignore_ascii_case(name))
+        .map_or(name, |field| *field)
 }

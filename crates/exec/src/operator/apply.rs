@@ -30,6 +30,7 @@ fn is_row_wise(plan: &Plan, id: OpId) -> bool {
         | Op::NodeById { .. }
         | Op::IndexSeek(_)
         | Op::RelationshipScan(_)
+        | Op::RelationshipIndexSeek(_)
         | Op::RelationshipById { .. }
         | Op::Expand(_)
         | Op::ExpandInto(_)

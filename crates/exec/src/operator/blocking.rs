@@ -3,7 +3,7 @@
 use std::{borrow::Cow, cmp::Ordering, collections::VecDeque};
 
 use isomer_plan::{
-    expr::{Expr, SlotId},
+    expr::{BoundExpr, SlotId},
     physical::{self, InThread, Op, OpId, SortKey},
 };
 use isomer_value::{Value, order::cmp_order};
@@ -290,7 +290,7 @@ impl Sort {
         {
             // Among equal rows, in the order that a single thread would give.
             keys.to_mut().push(SortKey {
-                expr: Expr::Slot(place),
+                expr: BoundExpr::Slot(place),
                 descending: false,
             });
         }
@@ -347,7 +347,7 @@ impl Operate for Sort {
                         (Ok(limit), _) => usize::try_from(limit).unwrap_or(usize::MAX),
                         // `SKIP` plus `LIMIT` may exceed 64 bits: the operator above that counts rows reports which of
                         // them is invalid.
-                        (Err(_), Expr::Arith { .. }) => usize::MAX,
+                        (Err(_), BoundExpr::Arith { .. }) => usize::MAX,
                         (Err(error), _) => return Err(error),
                     };
                     // Each thread would hold as many rows as the operator that merges them: passing them on is

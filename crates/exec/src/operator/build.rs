@@ -8,7 +8,7 @@ use isomer_plan::{
 };
 
 use super::{
-    Argument, Child, Operate, OperatorRef, aggregate, apply, blocking, calls, count,
+    Argument, Child, Operate, OperatorRef, aggregate, apply, batch, blocking, calls, count,
     count_by_column, count_by_node, count_paths, csv, delete, distinct_ends, exchange, expand,
     expand_into, group_by_key, join, listing, merge, row, scan, seek, shortest, source, varlength,
     walk, write,
@@ -48,6 +48,7 @@ impl StateBuilder<'_> {
             Op::NodeById { input, .. } => self.unary(scan::NodeLookup::new, *input),
             Op::IndexSeek(seek) => self.unary(seek::Seek::new, seek.input),
             Op::RelationshipScan(scan) => self.unary(scan::RelationshipScan::new, scan.input),
+            Op::RelationshipIndexSeek(seek) => self.unary(seek::RelSeek::new, seek.scan.input),
             Op::RelationshipById { input, .. } => self.unary(scan::RelationshipLookup::new, *input),
             // Traversals.
             Op::Expand(expand) => self.unary(expand::Expand::new, expand.input),
@@ -60,6 +61,8 @@ impl StateBuilder<'_> {
             Op::PathSearch(search) => self.unary(walk::PathSearch::new, search.input),
             // Two inputs, or more.
             Op::Apply { input, right } => self.binary(apply::Apply::new, *input, *right),
+            // Each of its transactions builds the right side again.
+            Op::BatchApply(batches) => self.unary(batch::BatchApply::new, batches.input),
             Op::OptionalApply { input, right, .. } => {
                 self.binary(apply::OptionalApply::new, *input, *right)
             }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureSignature},
-    expr::{Kind, SlotId},
+    expr::{SlotId, StaticType},
     physical::Op,
 };
 use isomer_value::Value;
@@ -180,7 +180,7 @@ fn accepted(
 ) -> Result<Value> {
     let fits = match (&parameter.kind, &value) {
         (_, Value::Null) => parameter.nullable,
-        (Kind::Float, Value::Int(i)) => return Ok(Value::Float(*i as f64)),
+        (StaticType::Float, Value::Int(i)) => return Ok(Value::Float(*i as f64)),
         (kind, value) => is_of(value, kind),
     };
     if fits {

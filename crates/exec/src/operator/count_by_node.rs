@@ -2,7 +2,7 @@
 //! group or a factor are added up without being multiplied out.
 
 use isomer_plan::{
-    expr::{Expr, SlotId},
+    expr::{BoundExpr, SlotId},
     physical::{self, Op, OpId},
 };
 use isomer_value::{GroupKey, NodeId, Value};
@@ -239,7 +239,7 @@ impl NodeCounts {
         cx: &mut Cx<'_>,
         take: impl FnOnce(&mut Gathering<'_>, SlotId, &mut Cx<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Some((_, Expr::Slot(key))) = plan.keys.first() else {
+        let Some((_, BoundExpr::Slot(key))) = plan.keys.first() else {
             return Err(ExecError::Internal("a group without its node".into()));
         };
         cx.run.watch.release(std::mem::take(&mut self.held));

@@ -1,6 +1,6 @@
 //! Joins of two independent inputs.
 
-use isomer_plan::{expr::Expr, physical::Op};
+use isomer_plan::{expr::BoundExpr, physical::Op};
 use isomer_value::GroupKey;
 use rustc_hash::FxHashMap;
 
@@ -261,7 +261,7 @@ enum Built {
 
 impl HashJoin {
     /// Reads the right side and builds the hash table.
-    fn build(&mut self, keys: &[Expr], cx: &mut Cx<'_>) -> Result<Built> {
+    fn build(&mut self, keys: &[BoundExpr], cx: &mut Cx<'_>) -> Result<Built> {
         let mut rows = Chunk::new(0, 0);
         let mut index: FxHashMap<Vec<GroupKey>, Vec<u32>> = FxHashMap::default();
         let mut spilled: Option<JoinSide> = None;
@@ -315,7 +315,7 @@ impl HashJoin {
     }
 
     /// The next rows of the left and their keys.
-    fn keyed(&mut self, keys: &[Expr], cx: &mut Cx<'_>) -> Result<Option<(Chunk, JoinKeys)>> {
+    fn keyed(&mut self, keys: &[BoundExpr], cx: &mut Cx<'_>) -> Result<Option<(Chunk, JoinKeys)>> {
         self.pieces.next(&mut self.input, cx, |rows, cx| {
             rows.flatten();
             join_keys(keys, rows, cx)
@@ -326,7 +326,7 @@ impl HashJoin {
     fn on_disk(
         &mut self,
         first: Chunk,
-        keys: &[Expr],
+        keys: &[BoundExpr],
         right: JoinSide,
         cx: &mut Cx<'_>,
     ) -> Result<MergedRows> {
@@ -346,7 +346,7 @@ impl HashJoin {
 type JoinKeys = Vec<Option<Vec<GroupKey>>>;
 
 /// The keys of all rows of a chunk.
-fn join_keys(exprs: &[Expr], chunk: &Chunk, cx: &mut Cx<'_>) -> Result<JoinKeys> {
+fn join_keys(exprs: &[BoundExpr], chunk: &Chunk, cx: &mut Cx<'_>) -> Result<JoinKeys> {
     let columns = exprs
         .iter()
         .map(|expr| column(expr, chunk, Selection::All(chunk.len()), cx))

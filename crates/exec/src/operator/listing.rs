@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use isomer_data::{
     BucketKind, Catalog, Constraint, ConstraintKind, FieldPath, GraphRead, IndexDef, IndexState,
-    ValueType,
+    RecordScope, ValueType,
 };
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
-    expr::Kind,
+    expr::StaticType,
     function::{Aggregation, Function as Builtin},
     physical::Op,
     schema::Listing,
 };
-use isomer_value::{Duration, IndexId, LabelId, Map, Value, jiff};
+use isomer_value::{Duration, IndexId, Map, Value, jiff};
 
 use super::{Argument, Child, Operate, OperatorRef, input::RowInput, scan::misplaced};
 use crate::{
@@ -146,7 +146,12 @@ fn shown_rows(show: Listing, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
             })
             .collect(),
         Listing::Queries => cx.run.host.running.as_ref().map_or(Vec::new(), |running| {
-            running.list().into_iter().map(Vec::from).collect()
+            // Without the user.
+            running
+                .list()
+                .into_iter()
+                .map(|row| row[..5].to_vec())
+                .collect()
         }),
         Listing::Transactions => transactions(cx),
         Listing::Databases
@@ -158,8 +163,25 @@ fn shown_rows(show: Listing, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
     })
 }
 
-fn label_value(catalog: &Catalog, id: LabelId) -> Value {
-    catalog.label_name(id).map_or(Value::Null, Value::String)
+fn scope_value(catalog: &Catalog, scope: RecordScope) -> Value {
+    catalog.scope_name(scope).map_or(Value::Null, Value::String)
+}
+
+/// The column `entityType`.
+fn entity_type(scope: RecordScope) -> Value {
+    match scope {
+        RecordScope::Label(_) => "NODE".into(),
+        RecordScope::Type(_) => "RELATIONSHIP".into(),
+    }
+}
+
+/// The pattern after `FOR`, whose variable is `n` or `r`.
+fn scope_pattern(catalog: &Catalog, scope: RecordScope) -> Option<String> {
+    let name = quoted(&catalog.scope_name(scope)?);
+    Some(match scope {
+        RecordScope::Label(_) => format!("(n:{name})"),
+        RecordScope::Type(_) => format!("()-[r:{name}]-()"),
+    })
 }
 
 /// The row of an index. Properties read as `CREATE INDEX` declares them.
@@ -172,7 +194,7 @@ fn index_row(catalog: &Catalog, index: &IndexDef) -> Vec<Value> {
     };
     let mut constraints = catalog.constraints().iter();
     let owner = constraints.find(|constraint| constraint.kind.index() == Some(index.id));
-    let label = label_value(catalog, index.label);
+    let label = scope_value(catalog, index.scope);
     let options: Map = [
         ("indexProvider", Value::from("range-1.0")),
         ("indexConfig", Map::new().into()),
@@ -182,10 +204,10 @@ fn index_row(catalog: &Catalog, index: &IndexDef) -> Vec<Value> {
     let statement = match owner {
         Some(constraint) => constraint_statement(catalog, constraint),
         None => Some(format!(
-            "CREATE {}INDEX {} FOR (n:{}) ON ({})",
+            "CREATE {}INDEX {} FOR {} ON ({})",
             if index.unique { "UNIQUE " } else { "RANGE " },
             quoted(&index.name),
-            quoted(label.as_str().unwrap_or_default()),
+            scope_pattern(catalog, index.scope).unwrap_or_default(),
             index_properties(index)
         )),
     };
@@ -195,7 +217,7 @@ fn index_row(catalog: &Catalog, index: &IndexDef) -> Vec<Value> {
         state.into(),
         Value::Float(percent),
         "RANGE".into(),
-        "NODE".into(),
+        entity_type(index.scope),
         vec![label.clone()].into(),
         fields.into(),
         "range-1.0".into(),
@@ -216,14 +238,18 @@ fn index_row(catalog: &Catalog, index: &IndexDef) -> Vec<Value> {
 fn index_properties(index: &IndexDef) -> String {
     let fields = index.fields.iter().map(|field| {
         let elements = if field.each { "[]" } else { "" };
-        format!("{}{elements}", property(&field.path))
+        format!("{}{elements}", property(index.scope, &field.path))
     });
     fields.collect::<Vec<_>>().join(", ")
 }
 
-fn property(path: &FieldPath) -> String {
+fn property(scope: RecordScope, path: &FieldPath) -> String {
     let names = path.0.iter().map(|name| format!(".{}", quoted(name)));
-    format!("n{}", names.collect::<String>())
+    let variable = match scope {
+        RecordScope::Label(_) => "n",
+        RecordScope::Type(_) => "r",
+    };
+    format!("{variable}{}", names.collect::<String>())
 }
 
 /// A name in backquotes.
@@ -235,14 +261,14 @@ fn quoted(name: &str) -> String {
 fn constraints(catalog: &Catalog, cx: &Cx<'_>) -> Vec<Vec<Value>> {
     let rules = catalog.constraints().iter().enumerate();
     let rules = rules.map(|(at, constraint)| {
-        let rule = rule(catalog, &constraint.kind);
-        let label = label_value(catalog, constraint.label);
+        let rule = rule(catalog, constraint);
+        let label = scope_value(catalog, constraint.scope);
         let index = constraint.kind.index().and_then(|id| catalog.index(id));
         vec![
             Value::Int(at as i64 + 1),
             Value::String(constraint.name.clone()),
             rule.word.into(),
-            "NODE".into(),
+            entity_type(constraint.scope),
             vec![label.clone()].into(),
             rule.properties.into(),
             index.map_or(Value::Null, |index| Value::String(index.name.clone())),
@@ -285,7 +311,8 @@ struct ShownRule {
     property_type: Option<String>,
 }
 
-fn rule(catalog: &Catalog, kind: &ConstraintKind) -> ShownRule {
+fn rule(catalog: &Catalog, constraint: &Constraint) -> ShownRule {
+    let of_nodes = constraint.scope.label().is_some();
     let of = |word, properties, property_type| ShownRule {
         word,
         properties,
@@ -297,12 +324,27 @@ fn rule(catalog: &Catalog, kind: &ConstraintKind) -> ShownRule {
         let paths = fields.iter().map(|field| field.path.to_string().into());
         paths.collect()
     };
-    match kind {
-        ConstraintKind::Unique { index } => of("UNIQUENESS", indexed(*index), None),
-        ConstraintKind::Key { index } => of("NODE_KEY", indexed(*index), None),
-        ConstraintKind::Required { path } => of("NODE_PROPERTY_EXISTENCE", one(path), None),
+    // Neo4j's words, which libraries compare.
+    let word = |nodes: &'static str, relationships: &'static str| match of_nodes {
+        true => nodes,
+        false => relationships,
+    };
+    match &constraint.kind {
+        ConstraintKind::Unique { index } => of(
+            word("UNIQUENESS", "RELATIONSHIP_UNIQUENESS"),
+            indexed(*index),
+            None,
+        ),
+        ConstraintKind::Key { index } => {
+            of(word("NODE_KEY", "RELATIONSHIP_KEY"), indexed(*index), None)
+        }
+        ConstraintKind::Required { path } => of(
+            word("NODE_PROPERTY_EXISTENCE", "RELATIONSHIP_PROPERTY_EXISTENCE"),
+            one(path),
+            None,
+        ),
         ConstraintKind::Type { path, types } => of(
-            "NODE_PROPERTY_TYPE",
+            word("NODE_PROPERTY_TYPE", "RELATIONSHIP_PROPERTY_TYPE"),
             one(path),
             Some(ValueType::declaration(types)),
         ),
@@ -324,27 +366,35 @@ fn rule(catalog: &Catalog, kind: &ConstraintKind) -> ShownRule {
 fn constraint_statement(catalog: &Catalog, constraint: &Constraint) -> Option<String> {
     let indexed = |index: IndexId| {
         let fields = catalog.index(index)?.fields.iter();
-        let paths = fields.map(|field| property(&field.path));
+        let paths = fields.map(|field| property(constraint.scope, &field.path));
         Some(format!("({})", paths.collect::<Vec<_>>().join(", ")))
     };
     let requirement = match &constraint.kind {
         ConstraintKind::Unique { index } => format!("{} IS UNIQUE", indexed(*index)?),
-        ConstraintKind::Key { index } => format!("{} IS NODE KEY", indexed(*index)?),
-        ConstraintKind::Required { path } => format!("{} IS NOT NULL", property(path)),
+        ConstraintKind::Key { index } => {
+            let of = match constraint.scope {
+                RecordScope::Label(_) => "NODE",
+                RecordScope::Type(_) => "RELATIONSHIP",
+            };
+            format!("{} IS {of} KEY", indexed(*index)?)
+        }
+        ConstraintKind::Required { path } => {
+            format!("{} IS NOT NULL", property(constraint.scope, path))
+        }
         ConstraintKind::Type { path, types } => {
             let types = ValueType::declaration(types);
-            format!("{} IS :: {types}", property(path))
+            format!("{} IS :: {types}", property(constraint.scope, path))
         }
         ConstraintKind::Convergent { path, kind } => {
-            format!("{} IS CONVERGENT {}", property(path), kind.name())
+            let path = property(constraint.scope, path);
+            format!("{path} IS CONVERGENT {}", kind.name())
         }
         ConstraintKind::Check { .. } | ConstraintKind::Closed { .. } => return None,
     };
-    let label = catalog.label_name(constraint.label)?;
+    let pattern = scope_pattern(catalog, constraint.scope)?;
     Some(format!(
-        "CREATE CONSTRAINT {} FOR (n:{}) REQUIRE {requirement}",
-        quoted(&constraint.name),
-        quoted(&label)
+        "CREATE CONSTRAINT {} FOR {pattern} REQUIRE {requirement}",
+        quoted(&constraint.name)
     ))
 }
 
@@ -355,7 +405,7 @@ fn transactions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
         None => Value::Null,
     };
     let now = jiff::Timestamp::now();
-    let row = |[id, text, elapsed_ms, _, bytes]: [Value; 5]| {
+    let row = |[id, text, elapsed_ms, _, bytes, user]: [Value; 6]| {
         let number = id.as_int().unwrap_or_default();
         let elapsed_ms = elapsed_ms.as_int().unwrap_or_default();
         let elapsed = jiff::SignedDuration::from_millis(elapsed_ms);
@@ -366,7 +416,7 @@ fn transactions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
             format!("query-{number}").into(),
             "".into(),
             "".into(),
-            "".into(),
+            user,
             text,
             started.to_string().into(),
             "Running".into(),
@@ -459,7 +509,7 @@ struct ShownFunction<'a> {
     name: &'a str,
     category: &'static str,
     signature: String,
-    kind: &'a Kind,
+    kind: &'a StaticType,
     description: Value,
     is_built_in: bool,
     arguments: Value,
@@ -467,7 +517,10 @@ struct ShownFunction<'a> {
 
 impl From<ShownFunction<'_>> for Vec<Value> {
     fn from(function: ShownFunction<'_>) -> Self {
-        let result = kind_name(function.kind);
+        let result = match function.kind {
+            StaticType::Temporal => temporal_name(function.name).to_owned(),
+            kind => kind_name(kind),
+        };
         vec![
             function.name.into(),
             function.category.into(),
@@ -538,9 +591,22 @@ fn functions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
     built_in.chain(aggregations).chain(registered).collect()
 }
 
-fn kind_name(kind: &Kind) -> String {
+/// The type of what a temporal function gives, by its name: `date.truncate`.
+fn temporal_name(function: &str) -> &'static str {
+    match function.split('.').next() {
+        Some("date") => "DATE",
+        Some("time") => "ZONED TIME",
+        Some("localtime") => "LOCAL TIME",
+        Some("datetime") => "ZONED DATETIME",
+        Some("localdatetime") => "LOCAL DATETIME",
+        Some("duration") => "DURATION",
+        _ => "TEMPORAL",
+    }
+}
+
+fn kind_name(kind: &StaticType) -> String {
     match kind {
-        Kind::List(of) => format!("LIST<{}>", kind_name(of)),
+        StaticType::List(of) => format!("LIST<{}>", kind_name(of)),
         other => format!("{other:?}").to_uppercase(),
     }
 }

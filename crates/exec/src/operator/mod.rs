@@ -7,6 +7,7 @@
 
 mod aggregate;
 mod apply;
+mod batch;
 mod blocking;
 mod build;
 mod calls;

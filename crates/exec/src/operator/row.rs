@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isomer_plan::{
-    expr::{Expr, SlotId},
+    expr::{BoundExpr, SlotId},
     function::Function as Builtin,
     physical::{self, InThread, Op},
 };
@@ -45,7 +45,7 @@ impl Filter {
 }
 
 /// Keeps the rows of a chunk for which all predicates are true. What it has dropped before an error stays dropped.
-fn keep_matching(predicates: &[Expr], chunk: &mut Chunk, cx: &mut Cx<'_>) -> Result<()> {
+fn keep_matching(predicates: &[BoundExpr], chunk: &mut Chunk, cx: &mut Cx<'_>) -> Result<()> {
     for predicate in predicates {
         if chunk.is_factorised() && reads_list(predicate, chunk) {
             chunk.flatten();
@@ -96,7 +96,7 @@ impl Operate for Filter {
 }
 
 /// Whether an expression reads a slot of the chunk's list group.
-pub(super) fn reads_list(expr: &Expr, chunk: &Chunk) -> bool {
+pub(super) fn reads_list(expr: &BoundExpr, chunk: &Chunk) -> bool {
     let mut reads = false;
     expr.for_each_slot(&mut |slot| reads |= chunk.is_listed(slot));
     reads
@@ -507,9 +507,9 @@ enum Elements {
 }
 
 impl Lists {
-    fn of(list: &Expr, rows: &Chunk, cx: &mut Cx<'_>) -> Result<Self> {
+    fn of(list: &BoundExpr, rows: &Chunk, cx: &mut Cx<'_>) -> Result<Self> {
         let all = Selection::All(rows.len());
-        if let Expr::Call {
+        if let BoundExpr::Call {
             function: Builtin::Range,
             arguments,
         } = list

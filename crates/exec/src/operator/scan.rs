@@ -2,7 +2,7 @@
 
 use isomer_data::{GraphRead, RelRow};
 use isomer_plan::{
-    expr::{Expr, LabelRef, SlotId},
+    expr::{BoundExpr, LabelRef, SlotId},
     physical::{self, Direction, Op, SeekKeys},
 };
 use isomer_value::{GroupKey, LabelId, NodeId, RelId, TypeId, Value};
@@ -271,7 +271,11 @@ pub(crate) fn node_by_key(label: LabelId, key: &Value, cx: &mut Cx<'_>) -> Resul
 }
 
 /// Appends the matches of a relationship between `from` and `to` under a direction: (row, from, to); a self loop once.
-fn ways(rel: RelRow, direction: Direction, mut emit: impl FnMut(RelRow, NodeId, NodeId)) {
+pub(super) fn ways(
+    rel: RelRow,
+    direction: Direction,
+    mut emit: impl FnMut(RelRow, NodeId, NodeId),
+) {
     match direction {
         Direction::Outgoing => emit(rel, rel.source, rel.target),
         Direction::Incoming => emit(rel, rel.target, rel.source),
@@ -511,7 +515,7 @@ impl Operate for RelationshipLookup {
 }
 
 /// The value of a limit, which reads no slots: a non-negative integer.
-pub(super) fn row_count(expr: &Expr, clause: &str, cx: &mut Cx<'_>) -> Result<u64> {
+pub(super) fn row_count(expr: &BoundExpr, clause: &str, cx: &mut Cx<'_>) -> Result<u64> {
     let empty = Chunk::new(1, 0);
     match value(
         expr,

@@ -1,16 +1,19 @@
-//! Index seeks: equality, lists of keys, ranges, prefixes of strings.
+//! Seeks of nodes and relationships in indexes: equality, lists of keys, ranges, prefixes of strings.
 
 use std::{collections::VecDeque, ops::Bound};
 
-use isomer_data::{GraphRead, IndexCursor, IndexSeek, Order};
-use isomer_plan::physical::{IndexRange, Op, SeekBound};
-use isomer_value::{NodeId, Value};
+use isomer_data::{DataError, GraphRead, IndexCursor, IndexSeek, Order, RelRow};
+use isomer_plan::{
+    expr::BoundExpr,
+    physical::{IndexRange, NodeIndexSeek, Op, RelationshipIndexSeek, SeekBound},
+};
+use isomer_value::{IndexId, Map, NodeId, RelId, Value};
 use rustc_hash::FxHashSet;
 
 use super::{
     Argument, Batch, Child, Operate, OperatorRef,
     input::{RowInput, set_live},
-    scan::{misplaced, seek_keys},
+    scan::{misplaced, seek_keys, ways},
 };
 use crate::{
     chunk::Chunk,
@@ -25,14 +28,116 @@ pub(super) struct Seek {
     op_ref: OperatorRef,
     input: RowInput,
     batch: Batch,
-    /// Ranges that remain to be read for the current input row.
+    ranges: SeekRanges,
+    seen: FxHashSet<NodeId>,
+}
+
+/// Finds relationships and both their ends through an index.
+pub(super) struct RelSeek {
+    op_ref: OperatorRef,
+    input: RowInput,
+    batch: Batch,
+    ranges: SeekRanges,
+    seen: FxHashSet<RelId>,
+}
+
+/// What an operator seeks in its index.
+#[derive(Clone, Copy)]
+struct SeekTerms<'p> {
+    index: IndexId,
+    prefix: &'p [BoundExpr],
+    range: &'p IndexRange,
+    descending: bool,
+}
+
+impl<'p> SeekTerms<'p> {
+    fn of_nodes(seek: &'p NodeIndexSeek) -> Self {
+        Self {
+            index: seek.index,
+            prefix: &seek.prefix,
+            range: &seek.range,
+            descending: seek.descending,
+        }
+    }
+
+    fn of_relationships(seek: &'p RelationshipIndexSeek) -> Self {
+        Self {
+            index: seek.index,
+            prefix: &seek.prefix,
+            range: &seek.range,
+            descending: seek.descending,
+        }
+    }
+
+    /// Whether the index has an entry for each element of a list.
+    fn has_elements(self, cx: &Cx<'_>) -> bool {
+        let catalog = cx.tx.catalog();
+        let index = catalog.index(self.index);
+        index.is_none_or(|index| index.fields.iter().any(|field| field.each))
+    }
+}
+
+/// The ranges of an index that one input row leads to, as far as they are not read.
+#[derive(Default)]
+struct SeekRanges {
     pending: VecDeque<Lookup>,
     cursor: IndexCursor,
-    /// Whether the same node can be found twice for one row.
+    /// Whether the same record can be found twice for one row.
     repeats: bool,
-    seen: FxHashSet<NodeId>,
     /// Comparisons that the index order cannot decide for the current range.
     check: Option<Recheck>,
+}
+
+impl SeekRanges {
+    /// The ranges of an input row.
+    fn start(&mut self, terms: SeekTerms<'_>, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
+        self.cursor = IndexCursor::default();
+        self.pending = lookups(terms, row, cx)?;
+        self.check = Recheck::of(self.pending.front());
+        // Each record occurs once unless the index has an entry per list element. A statement that writes could move
+        // an entry while the seek runs.
+        self.repeats =
+            self.pending.len() > 1 || cx.tx.view_reads().notes() || terms.has_elements(cx);
+        if terms.descending {
+            self.pending.make_contiguous().reverse();
+        }
+        Ok(())
+    }
+
+    /// The next records of the current range, at most about `limit`; none if no range is left.
+    fn next<T>(
+        &mut self,
+        terms: SeekTerms<'_>,
+        cx: &mut Cx<'_>,
+        read: impl FnOnce(
+            &mut Cx<'_>,
+            &IndexSeek<'_>,
+            &mut IndexCursor,
+            &mut Vec<T>,
+        ) -> std::result::Result<(), DataError>,
+    ) -> Result<Option<Vec<T>>> {
+        let Some(lookup) = self.pending.front() else {
+            return Ok(None);
+        };
+        let order = match terms.descending {
+            true => Order::Descending,
+            false => Order::Ascending,
+        };
+        let seek = IndexSeek {
+            index: terms.index,
+            prefix: &lookup.prefix,
+            range: (lookup.from.as_ref(), lookup.to.as_ref()),
+            order,
+        };
+        let mut found = Vec::new();
+        read(cx, &seek, &mut self.cursor, &mut found)?;
+        cx.tick(found.len() + 1)?;
+        if self.cursor.is_done() {
+            self.pending.pop_front();
+            self.cursor = IndexCursor::default();
+        }
+        Ok(Some(found))
+    }
 }
 
 /// One range of an index.
@@ -40,21 +145,6 @@ struct Lookup {
     prefix: Vec<Value>,
     from: Bound<Value>,
     to: Bound<Value>,
-}
-
-impl Seek {
-    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
-        Self {
-            op_ref,
-            input: RowInput::new(input),
-            batch: Batch::default(),
-            pending: VecDeque::new(),
-            cursor: IndexCursor::default(),
-            repeats: true,
-            seen: FxHashSet::default(),
-            check: None,
-        }
-    }
 }
 
 /// The bounds of a range over values that `<` orders differently than the index does: lists with incomparable elements,
@@ -86,35 +176,26 @@ impl Recheck {
         })
     }
 
-    /// Keeps the nodes whose value of the index field `field` satisfies the bounds.
-    fn retain(
+    /// Which of these records, given by their properties, have a value of the index field `field` that satisfies the
+    /// bounds.
+    fn passes<'m>(
         &self,
-        index: isomer_value::IndexId,
-        field: usize,
-        nodes: &mut Vec<NodeId>,
-        cx: &mut Cx<'_>,
-    ) -> Result<()> {
+        terms: SeekTerms<'_>,
+        records: impl Iterator<Item = Option<&'m Map>>,
+        cx: &Cx<'_>,
+    ) -> Vec<bool> {
         let catalog = cx.tx.catalog();
-        let Some(field) = catalog
-            .index(index)
-            .and_then(|index| index.fields.get(field))
-        else {
-            return Ok(());
-        };
-        let mut contents = Vec::with_capacity(nodes.len());
-        cx.reader().node_contents(nodes, &mut contents)?;
-        let mut contents = contents.into_iter();
-        nodes.retain(|_| {
-            let content = contents.next().flatten();
-            let found = content
-                .as_ref()
-                .and_then(|content| at_path(&content.properties, &field.path.0));
+        let index = catalog.index(terms.index);
+        let field = index.and_then(|index| index.fields.get(terms.prefix.len()));
+        let passes = |properties: Option<&Map>| {
+            let Some(field) = field else { return true };
+            let found = properties.and_then(|properties| at_path(properties, &field.path.0));
             found.is_some_and(|found| match found.as_list() {
                 Some(elements) if field.each => elements.iter().any(|one| self.holds(one)),
                 _ => self.holds(found),
             })
-        });
-        Ok(())
+        };
+        records.map(passes).collect()
     }
 
     fn holds(&self, value: &Value) -> bool {
@@ -134,7 +215,7 @@ impl Recheck {
 }
 
 /// The value at a path of names through nested maps.
-fn at_path<'m>(map: &'m isomer_value::Map, path: &[std::sync::Arc<str>]) -> Option<&'m Value> {
+fn at_path<'m>(map: &'m Map, path: &[std::sync::Arc<str>]) -> Option<&'m Value> {
     let (first, rest) = path.split_first()?;
     let value = map.get(first)?;
     if rest.is_empty() {
@@ -143,16 +224,33 @@ fn at_path<'m>(map: &'m isomer_value::Map, path: &[std::sync::Arc<str>]) -> Opti
     at_path(value.as_map()?, rest)
 }
 
+impl Seek {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self {
+            op_ref,
+            input: RowInput::new(input),
+            batch: Batch::default(),
+            ranges: SeekRanges::default(),
+            seen: FxHashSet::default(),
+        }
+    }
+}
+
 impl Operate for Seek {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let op_ref = self.op_ref.clone();
         let Op::IndexSeek(seek) = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
+        let terms = SeekTerms::of_nodes(seek);
         let limit = self.batch.next();
-        let (mut rows, mut nodes) = (Vec::new(), Vec::new());
+        let (mut rows, mut nodes): (Vec<u32>, Vec<NodeId>) = (Vec::new(), Vec::new());
         while nodes.len() < limit {
-            let Some(lookup) = self.pending.front() else {
+            let left = limit - nodes.len();
+            let found = self.ranges.next(terms, cx, |cx, seek, cursor, found| {
+                cx.reader().index_seek(seek, cursor, left, found)
+            })?;
+            let Some(mut found) = found else {
                 if !nodes.is_empty() && !self.input.has_more() {
                     break;
                 }
@@ -160,44 +258,20 @@ impl Operate for Seek {
                     return Ok(None);
                 }
                 self.seen.clear();
-                self.cursor = IndexCursor::default();
-                self.pending = lookups(seek, self.input.row()?, cx)?;
-                self.check = Recheck::of(self.pending.front());
-                // Each node occurs once unless the index has an entry per list element. A statement that writes could
-                // move an entry while the seek runs.
-                self.repeats =
-                    self.pending.len() > 1 || cx.tx.view_reads().notes() || has_elements(seek, cx);
-                if seek.descending {
-                    self.pending.make_contiguous().reverse();
-                }
+                self.ranges.start(terms, self.input.row()?, cx)?;
                 continue;
             };
-            let mut found = Vec::new();
-            cx.reader().index_seek(
-                &IndexSeek {
-                    index: seek.index,
-                    prefix: &lookup.prefix,
-                    range: (lookup.from.as_ref(), lookup.to.as_ref()),
-                    order: if seek.descending {
-                        Order::Descending
-                    } else {
-                        Order::Ascending
-                    },
-                },
-                &mut self.cursor,
-                limit - nodes.len(),
-                &mut found,
-            )?;
-            cx.tick(found.len() + 1)?;
-            if self.cursor.is_done() {
-                self.pending.pop_front();
-                self.cursor = IndexCursor::default();
-            }
-            if self.repeats {
+            if self.ranges.repeats {
                 found.retain(|node| self.seen.insert(*node));
             }
-            if let Some(check) = &self.check {
-                check.retain(seek.index, seek.prefix.len(), &mut found, cx)?;
+            if let Some(check) = &self.ranges.check {
+                let mut contents = Vec::with_capacity(found.len());
+                cx.reader().node_contents(&found, &mut contents)?;
+                let properties = contents
+                    .iter()
+                    .map(|content| content.as_ref().map(|content| &content.properties));
+                let mut passes = check.passes(terms, properties, cx).into_iter();
+                found.retain(|_| passes.next().unwrap_or_default());
             }
             nodes.extend(found);
             rows.resize(nodes.len(), self.input.position());
@@ -209,31 +283,105 @@ impl Operate for Seek {
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
-        self.pending.clear();
+        self.ranges.pending.clear();
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
-        self.pending.clear();
+        self.ranges.pending.clear();
         self.seen.clear();
     }
 }
 
-/// Whether the index has an entry for each element of a list.
-fn has_elements(seek: &isomer_plan::physical::NodeIndexSeek, cx: &Cx<'_>) -> bool {
-    let catalog = cx.tx.catalog();
-    let index = catalog.index(seek.index);
-    index.is_none_or(|index| index.fields.iter().any(|field| field.each))
+impl RelSeek {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self {
+            op_ref,
+            input: RowInput::new(input),
+            batch: Batch::default(),
+            ranges: SeekRanges::default(),
+            seen: FxHashSet::default(),
+        }
+    }
+}
+
+impl Operate for RelSeek {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let op_ref = self.op_ref.clone();
+        let Op::RelationshipIndexSeek(seek) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
+        };
+        let terms = SeekTerms::of_relationships(seek);
+        let limit = self.batch.next();
+        let mut rows: Vec<u32> = Vec::new();
+        let (mut rels, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
+        while rels.len() < limit {
+            let left = limit - rels.len();
+            let found = self.ranges.next(terms, cx, |cx, seek, cursor, found| {
+                let reader = cx.reader();
+                reader.relationship_index_seek(seek, cursor, left, found)
+            })?;
+            let Some(mut found) = found else {
+                if !rels.is_empty() && !self.input.has_more() {
+                    break;
+                }
+                if !self.input.advance(cx)? {
+                    return Ok(None);
+                }
+                self.seen.clear();
+                self.ranges.start(terms, self.input.row()?, cx)?;
+                continue;
+            };
+            if self.ranges.repeats {
+                found.retain(|rel: &RelRow| self.seen.insert(rel.id));
+            }
+            if let Some(check) = &self.ranges.check {
+                let ids: Vec<RelId> = found.iter().map(|rel| rel.id).collect();
+                let mut contents = Vec::with_capacity(found.len());
+                cx.reader().relationship_contents(&ids, &mut contents)?;
+                let properties = contents
+                    .iter()
+                    .map(|content| content.as_ref().map(|content| &content.properties));
+                let mut passes = check.passes(terms, properties, cx).into_iter();
+                found.retain(|_| passes.next().unwrap_or_default());
+            }
+            for rel in found {
+                ways(rel, seek.scan.direction, |rel, a, b| {
+                    rels.push(rel);
+                    from.push(a);
+                    to.push(b);
+                });
+            }
+            rows.resize(rels.len(), self.input.position());
+        }
+        let mut chunk = self.input.gather(&op_ref, &rows);
+        set_live(
+            &op_ref,
+            &mut chunk,
+            seek.scan.relationship,
+            Column::Rels(rels),
+        );
+        set_live(&op_ref, &mut chunk, seek.scan.from, Column::Nodes(from));
+        set_live(&op_ref, &mut chunk, seek.scan.to, Column::Nodes(to));
+        Ok(Some(chunk))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+        self.ranges.pending.clear();
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+        self.ranges.pending.clear();
+        self.seen.clear();
+    }
 }
 
 /// The index ranges to read for one row.
-fn lookups(
-    seek: &isomer_plan::physical::NodeIndexSeek,
-    row: Row<'_>,
-    cx: &mut Cx<'_>,
-) -> Result<VecDeque<Lookup>> {
+fn lookups(seek: SeekTerms<'_>, row: Row<'_>, cx: &mut Cx<'_>) -> Result<VecDeque<Lookup>> {
     let mut prefix = Vec::with_capacity(seek.prefix.len() + 1);
-    for expr in &seek.prefix {
+    for expr in seek.prefix {
         let component = value(expr, row, cx)?;
         // Null, and values that contain null or NaN, equal nothing, not even themselves. A value that equals itself
         // equals exactly the values with the same index key, so no filter is needed after the seek.
@@ -242,7 +390,7 @@ fn lookups(
         }
         prefix.push(component);
     }
-    Ok(match &seek.range {
+    Ok(match seek.range {
         IndexRange::All => VecDeque::from([Lookup {
             prefix,
             from: Bound::Unbounded,

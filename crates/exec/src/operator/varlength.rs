@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use isomer_data::{GraphRead, Neighbours, RelRow};
 use isomer_plan::{
-    expr::{Expr, LocalId},
+    expr::{BoundExpr, LocalId},
     physical::{self, Direction, Op, OpId},
 };
 use isomer_value::{NodeId, RelId, Value};
@@ -450,7 +450,7 @@ impl Walker {
 
 /// Whether a step's predicate holds for a relationship.
 pub(super) fn step_holds(
-    predicate: &Option<(LocalId, Expr)>,
+    predicate: &Option<(LocalId, BoundExpr)>,
     rel: RelRow,
     row: Row<'_>,
     cx: &mut Cx<'_>,

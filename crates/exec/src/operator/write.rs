@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use isomer_data::{ConvergentOwner, RelRow};
 use isomer_plan::{
-    expr::{Expr, PropRef, SlotId},
+    expr::{BoundExpr, LabelRef, PropRef, SlotId, TypeRef},
     physical::{
-        CreateItem, CreateNode, CreatePattern, CreateRelationship, EntityChange, Op, Properties,
+        CreateItem, CreateNode, CreatePattern, CreateRelationship, CreatedType, EntityChange, Op,
+        Properties,
     },
 };
-use isomer_value::{Map, NodeId, Relationship, TypeId, Value};
+use isomer_value::{LabelId, Map, NodeId, Relationship, TypeId, Value};
 
 use super::{Argument, Child, Operate, OperatorRef, converge, scan::misplaced};
 use crate::{
@@ -18,7 +19,8 @@ use crate::{
     context::{Cx, write_error},
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, properties_of, value},
-    function::Environment,
+    function::{Environment, computed_names},
+    names::label_number,
 };
 
 /// Creates a pattern for each row.
@@ -76,8 +78,8 @@ pub(super) fn create_rows(
         return create_one(pattern, chunk, nulls, cx);
     }
     // Bulk loads create relationships between known nodes: one call per batch instead of one per row.
-    if let Some(one) = sole_link(pattern) {
-        return create_links(one, chunk, cx);
+    if let Some((one, rel_type)) = sole_link(pattern) {
+        return create_links(one, rel_type, chunk, cx);
     }
     // Nothing in the pattern reads another part of it, so columns can be filled without a row for each.
     if pattern.paths.is_empty() && !reads_created(pattern) {
@@ -104,34 +106,37 @@ fn created(item: &CreateItem) -> SlotId {
 fn reads_created(pattern: &CreatePattern) -> bool {
     let created: Vec<SlotId> = pattern.items.iter().map(created).collect();
     let mut reads = false;
-    let mut look = |expr: &Expr| expr.for_each_slot(&mut |slot| reads |= created.contains(&slot));
+    let mut look =
+        |expr: &BoundExpr| expr.for_each_slot(&mut |slot| reads |= created.contains(&slot));
     for item in &pattern.items {
-        let properties = match item {
-            CreateItem::Node(node) => &node.properties,
-            CreateItem::Relationship(one) => &one.properties,
-        };
-        match properties {
-            Properties::Entries(entries) => entries.iter().for_each(|(_, expr)| look(expr)),
-            Properties::Map(expr) => look(expr),
-        }
+        item.for_each_expr(&mut look);
     }
     reads
 }
 
-/// The relationship of a pattern that creates a single relationship without properties, and nothing else.
-fn sole_link(pattern: &CreatePattern) -> Option<&CreateRelationship> {
+/// The relationship of a pattern that creates a single relationship of a fixed type without properties, and nothing
+/// else.
+fn sole_link(pattern: &CreatePattern) -> Option<(&CreateRelationship, TypeRef)> {
     let [CreateItem::Relationship(one)] = &pattern.items[..] else {
         return None;
     };
+    let CreatedType::Fixed(rel_type) = one.rel_type else {
+        return None;
+    };
     let bare = matches!(&one.properties, Properties::Entries(entries) if entries.is_empty());
-    (bare && pattern.paths.is_empty()).then_some(one)
+    (bare && pattern.paths.is_empty()).then_some((one, rel_type))
 }
 
 /// Relationships per batch: few enough that cancellation is noticed soon.
 const RELATIONSHIPS_PER_BATCH: usize = 1_024;
 
 /// Creates a relationship without properties for each row of a chunk, one after the other, and adds a column of them.
-fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> Result<Chunk> {
+fn create_links(
+    one: &CreateRelationship,
+    rel_type: TypeRef,
+    mut chunk: Chunk,
+    cx: &mut Cx<'_>,
+) -> Result<Chunk> {
     let mut made = Vec::with_capacity(chunk.len());
     let mut ends = Vec::with_capacity(RELATIONSHIPS_PER_BATCH.min(chunk.len()));
     let mut rows = 0..chunk.len();
@@ -147,7 +152,7 @@ fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> 
             Ok(())
         });
         if !ends.is_empty() {
-            let type_id = type_of(one, cx)?;
+            let type_id = fixed_type(rel_type, cx)?;
             cx.tx
                 .graph_mut()
                 .create_relationships(type_id, &ends, &mut made)
@@ -229,7 +234,8 @@ fn create_all(
                     };
                     let source = node(source, one.source, &made, cx)?;
                     let target = node(target, one.target, &made, cx)?;
-                    let rel = create_relationship(one, source, target, &properties, cx)?;
+                    let type_id = created_type(&one.rel_type, place, cx)?;
+                    let rel = create_relationship(type_id, source, target, &properties, cx)?;
                     if let CreatedEntities::Rels(rels) = &mut made[at] {
                         rels.push(rel);
                     }
@@ -264,6 +270,12 @@ fn create_node(
             }
         });
     }
+    for name in names_of(&node.dynamic_labels, row, cx)? {
+        let id = cx.tx.name_ids().intern_label(&name)?;
+        if !labels.contains(&id) {
+            labels.push(id);
+        }
+    }
     let id = cx
         .tx
         .graph_mut()
@@ -276,13 +288,12 @@ fn create_node(
 }
 
 fn create_relationship(
-    one: &CreateRelationship,
+    type_id: TypeId,
     source: NodeId,
     target: NodeId,
     properties: &Map,
     cx: &mut Cx<'_>,
 ) -> Result<RelRow> {
-    let type_id = type_of(one, cx)?;
     let id = cx
         .tx
         .graph_mut()
@@ -299,14 +310,42 @@ fn create_relationship(
 }
 
 /// The type's number; a new name gets one.
-fn type_of(one: &CreateRelationship, cx: &mut Cx<'_>) -> Result<TypeId> {
-    match cx.rel_type(one.rel_type) {
+fn fixed_type(rel_type: TypeRef, cx: &mut Cx<'_>) -> Result<TypeId> {
+    match cx.rel_type(rel_type) {
         Some(id) => Ok(id),
         None => {
             let plan = cx.run.plan.clone();
-            Ok(cx.tx.name_ids().intern_type(plan.type_name(one.rel_type))?)
+            Ok(cx.tx.name_ids().intern_type(plan.type_name(rel_type))?)
         }
     }
+}
+
+/// The number of the type of a relationship to create.
+fn created_type(rel_type: &CreatedType, row: Row<'_>, cx: &mut Cx<'_>) -> Result<TypeId> {
+    let name = match rel_type {
+        CreatedType::Fixed(rel_type) => return fixed_type(*rel_type, cx),
+        CreatedType::Dynamic(name) => value(name, row, cx)?,
+    };
+    match computed_names(&name)?.as_slice() {
+        [name] => Ok(cx.tx.name_ids().intern_type(name)?),
+        names => Err(ExecError::raised(
+            ErrorClass::ArgumentError,
+            "InvalidArgumentValue",
+            format!(
+                "a relationship is created with one type, and {} were computed",
+                names.len()
+            ),
+        )),
+    }
+}
+
+/// The labels that expressions compute for a row.
+fn names_of(labels: &[BoundExpr], row: Row<'_>, cx: &mut Cx<'_>) -> Result<Vec<Arc<str>>> {
+    let mut names = Vec::new();
+    for expr in labels {
+        names.append(&mut computed_names(&value(expr, row, cx)?)?);
+    }
+    Ok(names)
 }
 
 /// Creates the pattern for a chunk of one row.
@@ -330,7 +369,8 @@ fn create_one(
                 let properties = pattern_properties(&one.properties, row, nulls, cx)?;
                 let source = end_at(&chunk, 0, one.source, cx)?;
                 let target = end_at(&chunk, 0, one.target, cx)?;
-                let rel = create_relationship(one, source, target, &properties, cx)?;
+                let type_id = created_type(&one.rel_type, row, cx)?;
+                let rel = create_relationship(type_id, source, target, &properties, cx)?;
                 chunk.set(one.relationship, Column::Rels(vec![rel]));
             }
         }
@@ -499,7 +539,7 @@ enum Entity {
 
 impl Entity {
     /// The entity; none if it is null: then the change is skipped.
-    fn of(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Self>> {
+    fn of(expr: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Self>> {
         match value(expr, row, cx)? {
             Value::Null => Ok(None),
             Value::Node(node) => {
@@ -642,40 +682,68 @@ fn apply_item(item: &EntityChange, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> 
             entity,
             value: expr,
         } => change_all(entity, expr, row, false, cx),
-        EntityChange::AddLabels { entity, labels } => {
-            let Some(node) = labelled(entity, row, cx)? else {
-                return Ok(());
-            };
-            for label in labels {
-                let id = match cx.label(*label) {
-                    Some(id) => id,
-                    None => cx.tx.name_ids().intern_label(plan.label_name(*label))?,
-                };
-                cx.run.report.counters.labels_added +=
-                    u64::from(cx.tx.graph_mut().add_label(node, id).map_err(write_error)?);
-            }
-            Ok(())
-        }
-        EntityChange::RemoveLabels { entity, labels } => {
-            let Some(node) = labelled(entity, row, cx)? else {
-                return Ok(());
-            };
-            for label in labels {
-                if let Some(id) = cx.label(*label) {
-                    cx.run.report.counters.labels_removed += u64::from(
-                        cx.tx
-                            .graph_mut()
-                            .remove_label(node, id)
-                            .map_err(write_error)?,
-                    );
-                }
-            }
-            Ok(())
-        }
+        EntityChange::AddLabels {
+            entity,
+            labels,
+            dynamic,
+        } => add_labels(entity, labels, dynamic, row, cx),
+        EntityChange::RemoveLabels {
+            entity,
+            labels,
+            dynamic,
+        } => remove_labels(entity, labels, dynamic, row, cx),
     }
 }
 
-fn labelled(entity: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {
+fn add_labels(
+    entity: &BoundExpr,
+    labels: &[LabelRef],
+    dynamic: &[BoundExpr],
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<()> {
+    let Some(node) = labelled(entity, row, cx)? else {
+        return Ok(());
+    };
+    let plan = cx.run.plan.clone();
+    let mut ids = Vec::with_capacity(labels.len());
+    for label in labels {
+        ids.push(match cx.label(*label) {
+            Some(id) => id,
+            None => cx.tx.name_ids().intern_label(plan.label_name(*label))?,
+        });
+    }
+    for name in names_of(dynamic, row, cx)? {
+        ids.push(cx.tx.name_ids().intern_label(&name)?);
+    }
+    for id in ids {
+        cx.run.report.counters.labels_added +=
+            u64::from(cx.tx.graph_mut().add_label(node, id).map_err(write_error)?);
+    }
+    Ok(())
+}
+
+fn remove_labels(
+    entity: &BoundExpr,
+    labels: &[LabelRef],
+    dynamic: &[BoundExpr],
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<()> {
+    let Some(node) = labelled(entity, row, cx)? else {
+        return Ok(());
+    };
+    let mut ids: Vec<LabelId> = labels.iter().filter_map(|one| cx.label(*one)).collect();
+    let names = names_of(dynamic, row, cx)?;
+    ids.extend(names.iter().filter_map(|name| label_number(cx.tx, name)));
+    for id in ids {
+        let removed = cx.tx.graph_mut().remove_label(node, id);
+        cx.run.report.counters.labels_removed += u64::from(removed.map_err(write_error)?);
+    }
+    Ok(())
+}
+
+fn labelled(entity: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {
     match Entity::of(entity, row, cx)? {
         None => Ok(None),
         Some(Entity::Node(id)) => Ok(Some(id)),
@@ -687,8 +755,8 @@ fn labelled(entity: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<NodeI
 
 /// `SET e = map` and `SET e += map`.
 fn change_all(
-    entity: &Expr,
-    expr: &Expr,
+    entity: &BoundExpr,
+    expr: &BoundExpr,
     row: Row<'_>,
     replace: bool,
     cx: &mut Cx<'_>,

@@ -11,7 +11,7 @@ use isomer_algorithms::{
 };
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
-    expr::Kind,
+    expr::StaticType,
 };
 use isomer_value::{NodeId, Value};
 
@@ -91,15 +91,21 @@ impl Algorithm {
     }
 
     /// The result per node.
-    fn results(self) -> &'static [(&'static str, Kind)] {
+    fn results(self) -> &'static [(&'static str, StaticType)] {
         match self {
-            Self::Betweenness | Self::Closeness | Self::PageRank => &[("score", Kind::Float)],
-            Self::Degree => &[("degree", Kind::Integer)],
-            Self::Distances => &[("distance", Kind::Float), ("previous", Kind::Node)],
-            Self::KCore => &[("core", Kind::Integer)],
-            Self::LabelPropagation | Self::Louvain => &[("community", Kind::Integer)],
-            Self::Strong | Self::Weak => &[("component", Kind::Integer)],
-            Self::Triangles => &[("triangles", Kind::Integer), ("coefficient", Kind::Float)],
+            Self::Betweenness | Self::Closeness | Self::PageRank => &[("score", StaticType::Float)],
+            Self::Degree => &[("degree", StaticType::Integer)],
+            Self::Distances => &[
+                ("distance", StaticType::Float),
+                ("previous", StaticType::Node),
+            ],
+            Self::KCore => &[("core", StaticType::Integer)],
+            Self::LabelPropagation | Self::Louvain => &[("community", StaticType::Integer)],
+            Self::Strong | Self::Weak => &[("component", StaticType::Integer)],
+            Self::Triangles => &[
+                ("triangles", StaticType::Integer),
+                ("coefficient", StaticType::Float),
+            ],
         }
     }
 
@@ -165,7 +171,7 @@ impl Algorithm {
     }
 
     fn signature(self) -> ProcedureSignature {
-        let field = |name: &str, kind: Kind, nullable| ProcedureField {
+        let field = |name: &str, kind: StaticType, nullable| ProcedureField {
             name: name.into(),
             kind,
             nullable,
@@ -173,13 +179,13 @@ impl Algorithm {
         };
         let mut parameters = Vec::new();
         if let Self::Distances = self {
-            parameters.push(field("source", Kind::Node, false));
+            parameters.push(field("source", StaticType::Node, false));
         }
         parameters.push(ProcedureField {
             default: Some(Value::Null),
-            ..field("options", Kind::Map, true)
+            ..field("options", StaticType::Map, true)
         });
-        let mut results = vec![field("node", Kind::Node, false)];
+        let mut results = vec![field("node", StaticType::Node, false)];
         for (name, kind) in self.results() {
             results.push(field(name, kind.clone(), *name == "previous"));
         }

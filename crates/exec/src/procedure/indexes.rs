@@ -11,7 +11,7 @@ use std::{
 use isomer_data::IndexState;
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
-    expr::Kind,
+    expr::StaticType,
 };
 use isomer_value::Value;
 
@@ -38,13 +38,13 @@ impl AwaitIndexes {
     fn new(name: &str, takes_name: bool) -> Self {
         let timeout = ProcedureField {
             name: "timeoutSeconds".into(),
-            kind: Kind::Integer,
+            kind: StaticType::Integer,
             nullable: false,
             default: Some(Value::Int(DEFAULT_SECONDS)),
         };
         let index = ProcedureField {
             name: "indexName".into(),
-            kind: Kind::String,
+            kind: StaticType::String,
             nullable: false,
             default: None,
         };

@@ -202,11 +202,23 @@ const PROCEDURES: &[ProcedureRow] = &[
         "cancels running queries by the ids of their transactions: TERMINATE TRANSACTIONS",
         terminate,
     ),
+    row(
+        "dbms.administer",
+        "command: MAP",
+        "",
+        ProcedureMode::Admin,
+        "creates, changes or removes a user or database: CREATE USER and the like",
+        administer,
+    ),
 ];
 
 /// Registers the procedures.
 pub(super) fn register(registry: &mut Registry) {
     register_procedures(registry, PROCEDURES);
+}
+
+fn administer(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
+    host::administer(&call.host, &args[0])
 }
 
 fn components(_: &[Value], call: &mut CallContext<'_>) -> Result<()> {

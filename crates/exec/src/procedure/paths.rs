@@ -17,7 +17,7 @@ use std::sync::Arc;
 use isomer_data::{Direction, GraphRead, Neighbours, RelRow};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
-    expr::Kind,
+    expr::StaticType,
 };
 use isomer_value::{Node, NodeId, Path, PropId, RelId, TypeId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -48,25 +48,25 @@ struct PathProcedure {
 }
 
 fn signature(many: bool) -> ProcedureSignature {
-    let field = |name: &str, kind: Kind, default: Option<Value>| ProcedureField {
+    let field = |name: &str, kind: StaticType, default: Option<Value>| ProcedureField {
         name: name.into(),
         kind,
         nullable: default.is_some(),
         default,
     };
     let mut parameters = vec![
-        field("source", Kind::Node, None),
-        field("target", Kind::Node, None),
+        field("source", StaticType::Node, None),
+        field("target", StaticType::Node, None),
     ];
     let mut results = vec![
-        field("path", Kind::Path, None),
-        field("weight", Kind::Float, None),
+        field("path", StaticType::Path, None),
+        field("weight", StaticType::Float, None),
     ];
     if many {
-        parameters.push(field("k", Kind::Integer, None));
-        results.insert(0, field("rank", Kind::Integer, None));
+        parameters.push(field("k", StaticType::Integer, None));
+        results.insert(0, field("rank", StaticType::Integer, None));
     }
-    parameters.push(field("options", Kind::Map, Some(Value::Null)));
+    parameters.push(field("options", StaticType::Map, Some(Value::Null)));
     ProcedureSignature {
         name: if many {
             "algo.shortestPaths"

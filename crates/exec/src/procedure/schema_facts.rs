@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use isomer_data::{Catalog, ConstraintKind, GraphRead, RelRow};
+use isomer_data::{Catalog, ConstraintKind, GraphRead, RecordScope, RelRow};
 use isomer_value::{LabelId, Map, NodeContent, NodeId, RelationshipContent, TypeId, Value};
 
 use super::CallContext;
@@ -182,12 +182,10 @@ pub(super) fn label_names(catalog: &Catalog, labels: &[LabelId]) -> Vec<Arc<str>
     names
 }
 
-/// Whether a constraint requires a value of a property of each node with one of the labels.
-pub(super) fn is_required(catalog: &Catalog, labels: &[Arc<str>], property: &str) -> bool {
+/// Whether a constraint requires a value of a property of each record of one of the scopes.
+pub(super) fn is_required(catalog: &Catalog, scopes: &[RecordScope], property: &str) -> bool {
     catalog.constraints().iter().any(|constraint| {
-        let covers = catalog
-            .label_name(constraint.label)
-            .is_some_and(|label| labels.contains(&label));
+        let covers = scopes.contains(&constraint.scope);
         let requires = match &constraint.kind {
             ConstraintKind::Required { path } => path.0.len() == 1 && *path.0[0] == *property,
             ConstraintKind::Key { index } => catalog.index(*index).is_some_and(|index| {
@@ -225,6 +223,8 @@ pub(super) fn node_type_properties(_: &[Value], call: &mut CallContext<'_>) -> R
     })?;
     let catalog = call.reader().catalog();
     for (labels, facts) in found {
+        let scopes = labels.iter().filter_map(|label| catalog.label_id(label));
+        let scopes: Vec<RecordScope> = scopes.map(RecordScope::Label).collect();
         let node_type = Value::from(quoted(&labels));
         let names: Value = labels.iter().cloned().map(Value::String).collect();
         if facts.properties.is_empty() {
@@ -234,7 +234,7 @@ pub(super) fn node_type_properties(_: &[Value], call: &mut CallContext<'_>) -> R
             continue;
         }
         for (property, about) in facts.properties {
-            let mandatory = is_required(&catalog, &labels, &property);
+            let mandatory = is_required(&catalog, &scopes, &property);
             call.emit(vec![
                 node_type.clone(),
                 names.clone(),
@@ -254,18 +254,21 @@ pub(super) fn rel_type_properties(_: &[Value], call: &mut CallContext<'_>) -> Re
         let facts = found.entry(content.type_name.clone()).or_default();
         facts.add(&content.properties);
     })?;
+    let catalog = call.reader().catalog();
     for (name, facts) in found {
+        let scope = catalog.type_id(&name).map(RecordScope::Type);
         let rel_type = Value::from(quoted(&[name]));
         if facts.properties.is_empty() {
             call.emit(vec![rel_type, Value::Null, Value::Null, false.into()])?;
             continue;
         }
         for (property, about) in facts.properties {
+            let mandatory = is_required(&catalog, scope.as_slice(), &property);
             call.emit(vec![
                 rel_type.clone(),
                 Value::String(property),
                 types(&about),
-                false.into(),
+                mandatory.into(),
             ])?;
         }
     }
@@ -298,13 +301,16 @@ pub(super) fn visualization(_: &[Value], call: &mut CallContext<'_>) -> Result<(
         if call.reader().node_count(Some(id))? == 0 {
             continue;
         }
-        let indexes = catalog.indexes().iter().filter(|index| index.label == id);
+        let indexes = catalog
+            .indexes()
+            .iter()
+            .filter(|index| index.scope == id.into());
         let indexes: Value = indexes
             .map(|index| Value::String(index.name.clone()))
             .collect();
         let constraints = catalog.constraints().iter();
         let constraints: Value = constraints
-            .filter(|constraint| constraint.label == id)
+            .filter(|constraint| constraint.scope == id.into())
             .map(|constraint| Value::String(constraint.name.clone()))
             .collect();
         let node = Map::from_iter([

@@ -1,6 +1,6 @@
 //! Functions of Neo4j's language that are registered rather than built into the planner: no rule of it knows them.
 
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::{Crs, Value};
 
 use super::{
@@ -13,7 +13,7 @@ const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "vector.similarity.cosine",
         "a: LIST?, b: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "the cosine of the angle between two vectors as a similarity from 0 to 1",
         |args| {
             similarity("vector.similarity.cosine", args, |a, b| {
@@ -26,7 +26,7 @@ const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "vector.similarity.euclidean",
         "a: LIST?, b: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "the Euclidean distance of two vectors as a similarity from 0 to 1",
         |args| {
             similarity("vector.similarity.euclidean", args, |a, b| {
@@ -38,14 +38,14 @@ const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "point.withinBBox",
         "point: ANY, lowerLeft: ANY, upperRight: ANY",
-        Kind::Any,
+        StaticType::Any,
         "whether a point is within the box of two corners; null for different coordinate systems",
         within_box,
     ),
     FunctionRow::new(
         "trim.both",
         "text: STRING?, character: STRING? = ' '",
-        Kind::Any,
+        StaticType::Any,
         "the text without a character at both ends: trim(BOTH character FROM text)",
         |args| {
             trimmed("trim(BOTH …)", args, |text, character| {
@@ -56,7 +56,7 @@ const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "trim.leading",
         "text: STRING?, character: STRING? = ' '",
-        Kind::Any,
+        StaticType::Any,
         "the text without a character at its start: trim(LEADING character FROM text)",
         |args| {
             trimmed("trim(LEADING …)", args, |text, character| {
@@ -67,7 +67,7 @@ const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "trim.trailing",
         "text: STRING?, character: STRING? = ' '",
-        Kind::Any,
+        StaticType::Any,
         "the text without a character at its end: trim(TRAILING character FROM text)",
         |args| {
             trimmed("trim(TRAILING …)", args, |text, character| {
@@ -78,7 +78,7 @@ const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "character_length",
         "text: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the number of characters",
         |args| match args.first() {
             Some(Value::String(text)) => Ok(Value::Int(text.chars().count() as i64)),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use isomer_data::{GraphRead, LabelStatistics, TypeStatistics, ValueStatistics};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
-    expr::Kind,
+    expr::StaticType,
 };
 use isomer_value::{LabelId, Map, Value};
 
@@ -31,7 +31,7 @@ pub(super) fn register(registry: &mut Registry) {
 }
 
 fn signature() -> ProcedureSignature {
-    let field = |name: &str, kind: Kind, nullable: bool| ProcedureField {
+    let field = |name: &str, kind: StaticType, nullable: bool| ProcedureField {
         name: name.into(),
         kind,
         nullable,
@@ -41,12 +41,12 @@ fn signature() -> ProcedureSignature {
         name: "db.statistics".into(),
         parameters: Vec::new(),
         results: vec![
-            field("kind", Kind::String, false),
-            field("name", Kind::String, false),
-            field("count", Kind::Integer, false),
-            field("distinctCount", Kind::Integer, true),
-            field("common", Kind::Any, true),
-            field("sampled", Kind::Integer, true),
+            field("kind", StaticType::String, false),
+            field("name", StaticType::String, false),
+            field("count", StaticType::Integer, false),
+            field("distinctCount", StaticType::Integer, true),
+            field("common", StaticType::Any, true),
+            field("sampled", StaticType::Integer, true),
         ],
         mode: ProcedureMode::Read,
     }

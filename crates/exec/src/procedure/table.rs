@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use isomer_plan::{
     catalog::{FunctionSignature, ProcedureField, ProcedureMode, ProcedureSignature},
-    expr::Kind,
+    expr::StaticType,
 };
 use isomer_value::{Map, Value};
 
@@ -31,7 +31,7 @@ pub(super) struct ProcedureRow {
 pub(super) struct FunctionRow {
     pub name: &'static str,
     pub parameters: &'static str,
-    pub result: Kind,
+    pub result: StaticType,
     pub description: &'static str,
     pub body: fn(&[Value]) -> Result<Value>,
 }
@@ -41,7 +41,7 @@ impl FunctionRow {
     pub const fn new(
         name: &'static str,
         parameters: &'static str,
-        result: Kind,
+        result: StaticType,
         description: &'static str,
         body: fn(&[Value]) -> Result<Value>,
     ) -> Self {
@@ -146,18 +146,18 @@ fn field(text: &str) -> ProcedureField {
     }
 }
 
-fn kind_of(word: &str) -> Kind {
+fn kind_of(word: &str) -> StaticType {
     match word {
-        "ANY" => Kind::Any,
-        "BOOLEAN" => Kind::Boolean,
-        "FLOAT" => Kind::Float,
-        "INTEGER" => Kind::Integer,
-        "LIST" => Kind::List(Box::new(Kind::Any)),
-        "MAP" => Kind::Map,
-        "NODE" => Kind::Node,
-        "NUMBER" => Kind::Number,
-        "RELATIONSHIP" => Kind::Relationship,
-        "STRING" => Kind::String,
+        "ANY" => StaticType::Any,
+        "BOOLEAN" => StaticType::Boolean,
+        "FLOAT" => StaticType::Float,
+        "INTEGER" => StaticType::Integer,
+        "LIST" => StaticType::List(Box::new(StaticType::Any)),
+        "MAP" => StaticType::Map,
+        "NODE" => StaticType::Node,
+        "NUMBER" => StaticType::Number,
+        "RELATIONSHIP" => StaticType::Relationship,
+        "STRING" => StaticType::String,
         other => panic!("`{other}` is not a type of a table"),
     }
 }
@@ -191,6 +191,6 @@ mod tests {
         assert_eq!(declared[1].default, Some(Map::new().into()));
         assert!(declared[1].nullable && !declared[0].nullable && declared[3].nullable);
         assert_eq!(declared[2].default, Some(Value::Int(-1)));
-        assert_eq!(declared[2].kind, Kind::Integer);
+        assert_eq!(declared[2].kind, StaticType::Integer);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use isomer_data::{BLOCK_BYTES, SpillFolder};
+use isomer_data::{DataError, SPILL_BLOCK_BYTES, SpillFolder};
 use isomer_plan::physical::OpId;
 
 use crate::{context::Cx, error::ExecError};
@@ -14,12 +14,12 @@ pub(super) fn folder(cx: &Cx<'_>) -> Arc<SpillFolder> {
 
 /// An error on a spill file.
 pub(super) fn failed(folder: &SpillFolder) -> impl Fn(io::Error) -> ExecError {
-    |error| folder.error(&error).into()
+    |error| DataError::from(folder.explain(&error)).into()
 }
 
 /// Maximum number of runs or partitions that are open at once: their blocks take about an eighth of the query's memory.
 pub(super) fn most_open(cx: &Cx<'_>) -> usize {
-    (cx.run.watch.limits().memory_bytes / 8 / BLOCK_BYTES).clamp(4, 64)
+    (cx.run.watch.limits().memory_bytes / 8 / SPILL_BLOCK_BYTES).clamp(4, 64)
 }
 
 /// Records the bytes that an operator wrote to disk, for `PROFILE`.

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
-use isomer_data::{BLOCK_BYTES, SpillFile, SpillFolder, SpillReader, SpillRun};
+use isomer_data::{SPILL_BLOCK_BYTES, SpillFile, SpillFolder, SpillReader, SpillRun};
 use isomer_plan::physical::OpId;
 use isomer_value::{Value, order::cmp_order};
 
@@ -101,7 +101,7 @@ impl SortedRuns {
         let runs = std::mem::take(&mut self.runs);
         let mut room = Room::new(cx);
         // Heads of small rows are as little as the buffers of the files. One row is read.
-        if self.largest_row >= BLOCK_BYTES {
+        if self.largest_row >= SPILL_BLOCK_BYTES {
             room.keep((runs.len() + 1) * self.largest_row)?;
         }
         Ok(MergedRows {

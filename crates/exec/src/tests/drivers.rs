@@ -43,21 +43,21 @@ fn constant(dice: &mut Dice) -> Value {
     }
 }
 
-fn expression(dice: &mut Dice, scope: &Scope, depth: usize) -> Expr {
+fn expression(dice: &mut Dice, scope: &Scope, depth: usize) -> BoundExpr {
     if depth == 0 {
         return match dice.roll(4) {
-            0 => Expr::Const(constant(dice)),
-            1 => Expr::property(Expr::Slot(scope.node), scope.age),
-            _ => Expr::Slot(scope.slots[dice.roll(scope.slots.len())]),
+            0 => BoundExpr::Const(constant(dice)),
+            1 => BoundExpr::property(BoundExpr::Slot(scope.node), scope.age),
+            _ => BoundExpr::Slot(scope.slots[dice.roll(scope.slots.len())]),
         };
     }
     let mut one = || Box::new(expression(dice, scope, depth - 1));
     let (a, b, c) = (one(), one(), one());
     match dice.roll(16) {
-        0 => Expr::And(vec![*a, *b, *c]),
-        1 => Expr::Or(vec![*a, *b, *c]),
-        2 => Expr::Xor(vec![*a, *b]),
-        3 => Expr::Not(a),
+        0 => BoundExpr::And(vec![*a, *b, *c]),
+        1 => BoundExpr::Or(vec![*a, *b, *c]),
+        2 => BoundExpr::Xor(vec![*a, *b]),
+        3 => BoundExpr::Not(a),
         4 | 5 => {
             let op = [
                 Comparison::Equal,
@@ -65,7 +65,7 @@ fn expression(dice: &mut Dice, scope: &Scope, depth: usize) -> Expr {
                 Comparison::Less,
                 Comparison::GreaterOrEqual,
             ][dice.roll(4)];
-            Expr::Compare {
+            BoundExpr::Compare {
                 op,
                 left: a,
                 right: b,
@@ -78,45 +78,50 @@ fn expression(dice: &mut Dice, scope: &Scope, depth: usize) -> Expr {
                 Arithmetic::Divide,
                 Arithmetic::Power,
             ][dice.roll(4)];
-            Expr::Arith {
+            BoundExpr::Arith {
                 op,
                 left: a,
                 right: b,
             }
         }
-        8 => Expr::IsNull(a),
-        9 => Expr::Case {
+        8 => BoundExpr::IsNull(a),
+        9 => BoundExpr::Case {
             subject: None,
             arms: vec![(*a, *b)],
             otherwise: Some(c),
         },
-        10 => Expr::Case {
+        10 => BoundExpr::Case {
             subject: Some(a),
-            arms: vec![(*b, Expr::Const(1.into())), (Expr::Const(2.into()), *c)],
+            arms: vec![
+                (*b, BoundExpr::Const(1.into())),
+                (BoundExpr::Const(2.into()), *c),
+            ],
             otherwise: None,
         },
-        11 => Expr::Call {
+        11 => BoundExpr::Call {
             function: Function::Coalesce,
             arguments: vec![*a, *b],
         },
-        12 => Expr::Call {
+        12 => BoundExpr::Call {
             function: [Function::ToString, Function::Size, Function::Abs][dice.roll(3)],
             arguments: vec![*a],
         },
-        13 => Expr::In {
+        13 => BoundExpr::In {
             item: a,
-            list: Box::new(Expr::List(vec![*b, *c])),
+            list: Box::new(BoundExpr::List(vec![*b, *c])),
         },
-        14 => Expr::StringTest {
+        14 => BoundExpr::StringTest {
             op: StringTest::Contains,
             left: a,
             right: b,
         },
-        _ => Expr::Quantifier {
+        _ => BoundExpr::Quantifier {
             kind: QuantifierKind::Any,
-            list: Box::new(Expr::List(vec![*a, *b])),
+            list: Box::new(BoundExpr::List(vec![*a, *b])),
             local: scope.local,
-            predicate: Box::new(Expr::IsNotNull(Box::new(Expr::Local(scope.local)))),
+            predicate: Box::new(BoundExpr::IsNotNull(Box::new(BoundExpr::Local(
+                scope.local,
+            )))),
         },
     }
 }
@@ -129,17 +134,19 @@ fn evaluate(store: &DataStore, seed: u64, row_by_row: bool) -> Option<Vec<Value>
     let local = b.local();
     let age = b.prop("age");
     let mut dice = Dice(seed);
-    let values: Vec<Expr> = (0..6).map(|_| Expr::Const(constant(&mut dice))).collect();
+    let values: Vec<BoundExpr> = (0..6)
+        .map(|_| BoundExpr::Const(constant(&mut dice)))
+        .collect();
     let unwind = b.op(Op::Unwind {
         input: scan,
-        list: Expr::List(values),
+        list: BoundExpr::List(values),
         element: list,
     });
     let constant_slot = b.slot();
     let fixed = constant(&mut dice);
     let project = b.op(Op::Project {
         input: unwind,
-        columns: vec![(constant_slot, Expr::Const(fixed))],
+        columns: vec![(constant_slot, BoundExpr::Const(fixed))],
     });
     let scope = Scope {
         slots: vec![list, constant_slot],
@@ -152,15 +159,15 @@ fn evaluate(store: &DataStore, seed: u64, row_by_row: bool) -> Option<Vec<Value>
     if row_by_row {
         // The body of a comprehension is evaluated row by row.
         let element = b.local();
-        let wrapped = Expr::ListComprehension {
-            list: Box::new(Expr::List(vec![Expr::Const(1.into())])),
+        let wrapped = BoundExpr::ListComprehension {
+            list: Box::new(BoundExpr::List(vec![BoundExpr::Const(1.into())])),
             local: element,
             predicate: None,
             result: Some(Box::new(expr)),
         };
-        expr = Expr::Index {
+        expr = BoundExpr::Index {
             base: Box::new(wrapped),
-            index: Box::new(Expr::Const(0.into())),
+            index: Box::new(BoundExpr::Const(0.into())),
             nested: false,
         };
     }

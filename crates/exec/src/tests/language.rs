@@ -93,7 +93,7 @@ fn query_in(
     .unwrap_or_else(|error| panic!("{}", error.render(text)));
     let parameters = parameters.iter().cloned().collect::<Map>();
     let mut execution = Execution::start(plan, &parameters, &ExecutionOptions::default(), tx)?;
-    let (mut all, mut rows) = (Vec::new(), Rows::new());
+    let (mut all, mut rows) = (Vec::new(), ResultRows::new());
     loop {
         let more = execution.next_rows(tx, &mut rows)?;
         all.extend(rows.iter().map(<[Value]>::to_vec));
@@ -665,7 +665,7 @@ fn an_operator_takes_less_than_22_kib_of_stack() {
         signature: Arc::new(FunctionSignature {
             name: "probe".into(),
             parameters: Vec::new(),
-            result: Kind::Integer,
+            result: StaticType::Integer,
             deterministic: false,
         }),
         lowest: AtomicUsize::new(usize::MAX),

@@ -91,7 +91,9 @@ fn a_handle_stops_a_query_from_another_thread() {
         std::thread::sleep(Duration::from_millis(30));
         cancel.cancel();
     });
-    let error = execution.next_rows(&mut tx, &mut Rows::new()).unwrap_err();
+    let error = execution
+        .next_rows(&mut tx, &mut ResultRows::new())
+        .unwrap_err();
     stopper.join().unwrap();
     assert!(matches!(error, ExecError::Cancelled), "{error}");
 }
@@ -119,7 +121,7 @@ fn sorts_groups_and_distincts_spill_and_lists_are_refused() {
                     b.op(Op::Sort {
                         input: project,
                         keys: vec![physical::SortKey {
-                            expr: Expr::Slot(out),
+                            expr: BoundExpr::Slot(out),
                             descending: false,
                         }],
                     })
@@ -213,16 +215,16 @@ fn reduce_cannot_nest_without_bound() {
     let mut b = Builder::default();
     let input = b.op(Op::Argument);
     let (out, acc, x) = (b.slot(), b.local(), b.local());
-    let list = Expr::Call {
+    let list = BoundExpr::Call {
         function: isomer_plan::function::Function::Range,
-        arguments: vec![Expr::Const(1.into()), Expr::Const(100_000.into())],
+        arguments: vec![BoundExpr::Const(1.into()), BoundExpr::Const(100_000.into())],
     };
-    let nested = Expr::Reduce {
+    let nested = BoundExpr::Reduce {
         accumulator: acc,
-        init: Box::new(Expr::List(Vec::new())),
+        init: Box::new(BoundExpr::List(Vec::new())),
         element: x,
         list: Box::new(list),
-        step: Box::new(Expr::List(vec![Expr::Local(acc)])),
+        step: Box::new(BoundExpr::List(vec![BoundExpr::Local(acc)])),
     };
     let project = b.op(Op::Project {
         input,

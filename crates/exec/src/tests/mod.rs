@@ -13,17 +13,19 @@ use isomer_data::{Access, DataStore, DataStoreOptions, Transaction};
 use isomer_plan::{
     Plan,
     expr::{
-        AggregateCall, Comparison, Expr, Kind, LabelRef, LocalId, ParamId, PropRef, SlotId, TypeRef,
+        AggregateCall, BoundExpr, Comparison, LabelRef, LocalId, ParamId, PropRef, SlotId,
+        StaticType, TypeRef,
     },
     function::Aggregation,
     physical::{
-        self, Direction, Mode, Op, OpId, Operator, PlanBody, PlanNames, SlotInfo, StatementClass,
+        self, Direction, Op, OpId, Operator, PlanBody, PlanNames, SlotInfo, StatementClass,
+        StatementMode,
     },
 };
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, NodeId, Value};
 
-use crate::{Execution, ExecutionOptions, Limits, Result, Rows};
+use crate::{Execution, ExecutionOptions, Limits, Result, ResultRows};
 
 /// Builds a plan, children first. Slots are live everywhere.
 #[derive(Default)]
@@ -69,13 +71,13 @@ impl Builder {
         PropRef(intern(&mut self.names.properties, name))
     }
 
-    fn param(&mut self, name: &str) -> Expr {
-        Expr::Param(ParamId(intern(&mut self.parameters, name)))
+    fn param(&mut self, name: &str) -> BoundExpr {
+        BoundExpr::Param(ParamId(intern(&mut self.parameters, name)))
     }
 
-    fn property(&mut self, slot: SlotId, name: &str) -> Expr {
+    fn property(&mut self, slot: SlotId, name: &str) -> BoundExpr {
         let name = self.prop(name);
-        Expr::property(Expr::Slot(slot), name)
+        BoundExpr::property(BoundExpr::Slot(slot), name)
     }
 
     fn op(&mut self, op: Op) -> OpId {
@@ -114,7 +116,7 @@ impl Builder {
     fn count(
         &mut self,
         input: OpId,
-        keys: Vec<(SlotId, Expr)>,
+        keys: Vec<(SlotId, BoundExpr)>,
         factors: Vec<SlotId>,
     ) -> (OpId, SlotId) {
         let count = self.slot();
@@ -161,7 +163,7 @@ impl Builder {
                 .iter()
                 .map(|slot| SlotInfo {
                     name: format!("s{}", slot.0).into(),
-                    kind: Kind::Any,
+                    kind: StaticType::Any,
                 })
                 .collect(),
             local_count: self.locals,
@@ -170,7 +172,7 @@ impl Builder {
             registered_functions: Vec::new(),
             columns,
             class,
-            mode: Mode::Run,
+            mode: StatementMode::Run,
             notices: Vec::new(),
             skewed: Vec::new(),
             schema_version: 0,
@@ -179,11 +181,11 @@ impl Builder {
 }
 
 /// `left op right`
-fn compare(op: Comparison, left: Expr, right: impl Into<Value>) -> Expr {
-    Expr::Compare {
+fn compare(op: Comparison, left: BoundExpr, right: impl Into<Value>) -> BoundExpr {
+    BoundExpr::Compare {
         op,
         left: Box::new(left),
-        right: Box::new(Expr::Const(right.into())),
+        right: Box::new(BoundExpr::Const(right.into())),
     }
 }
 
@@ -237,7 +239,7 @@ fn run_in(
     };
     let mut execution = Execution::start(plan.clone(), parameters, &options, tx)?;
     let mut all = Vec::new();
-    let mut rows = Rows::new();
+    let mut rows = ResultRows::new();
     loop {
         let more = execution.next_rows(tx, &mut rows)?;
         all.extend(rows.iter().map(<[Value]>::to_vec));

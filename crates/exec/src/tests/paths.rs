@@ -43,11 +43,18 @@ fn walks(
     let (expand, to, relationships) = var_expand(&mut b, scan, node, direction, min, max, ends);
     let (from_i, to_i, length) = (b.slot(), b.slot(), b.slot());
     let mut columns = vec![(from_i, b.property(node, "i")), (to_i, b.property(to, "i"))];
-    let size = Expr::Call {
+    let size = BoundExpr::Call {
         function: isomer_plan::function::Function::Size,
-        arguments: vec![Expr::Slot(relationships)],
+        arguments: vec![BoundExpr::Slot(relationships)],
     };
-    columns.push((length, if ends { Expr::Const(0.into()) } else { size }));
+    columns.push((
+        length,
+        if ends {
+            BoundExpr::Const(0.into())
+        } else {
+            size
+        },
+    ));
     let project = b.op(Op::Project {
         input: expand,
         columns,
@@ -183,9 +190,9 @@ fn shortest(
     let (right, to) = b.scan("Person");
     let pairs = b.op(Op::CartesianProduct { input: left, right });
     let path = b.slot();
-    let length = Expr::Call {
+    let length = BoundExpr::Call {
         function: isomer_plan::function::Function::Length,
-        arguments: vec![Expr::Slot(path)],
+        arguments: vec![BoundExpr::Slot(path)],
     };
     let op = Op::ShortestPath(physical::ShortestPath {
         input: pairs,

@@ -28,12 +28,12 @@ fn a_filter_keeps_true_rows_and_evaluates_terms_lazily() {
     let (scan, node) = b.scan("Person");
     let (i, age) = (b.property(node, "i"), b.property(node, "age"));
     // 100 / age fails for age 0: the first term shields it.
-    let quotient = Expr::Arith {
+    let quotient = BoundExpr::Arith {
         op: isomer_plan::expr::Arithmetic::Divide,
-        left: Box::new(Expr::Const(100.into())),
+        left: Box::new(BoundExpr::Const(100.into())),
         right: Box::new(age.clone()),
     };
-    let predicate = Expr::And(vec![
+    let predicate = BoundExpr::And(vec![
         compare(Comparison::Greater, age, 0),
         compare(Comparison::Equal, quotient, 50),
     ]);
@@ -158,7 +158,7 @@ fn top_equals_sort_and_limit() {
                 descending: false,
             },
         ];
-        let limit = Expr::Const(7.into());
+        let limit = BoundExpr::Const(7.into());
         let sorted = if top {
             b.op(Op::Top {
                 input: scan,
@@ -194,19 +194,19 @@ fn long_sorts_are_stable() {
     let mut b = Builder::default();
     let input = b.op(Op::Argument);
     let (x, out) = (b.slot(), b.slot());
-    let range = Expr::Call {
+    let range = BoundExpr::Call {
         function: isomer_plan::function::Function::Range,
-        arguments: vec![Expr::Const(0.into()), Expr::Const(200_000.into())],
+        arguments: vec![BoundExpr::Const(0.into()), BoundExpr::Const(200_000.into())],
     };
     let unwind = b.op(Op::Unwind {
         input,
         list: range,
         element: x,
     });
-    let key = Expr::Arith {
+    let key = BoundExpr::Arith {
         op: isomer_plan::expr::Arithmetic::Modulo,
-        left: Box::new(Expr::Slot(x)),
-        right: Box::new(Expr::Const(1000.into())),
+        left: Box::new(BoundExpr::Slot(x)),
+        right: Box::new(BoundExpr::Const(1000.into())),
     };
     let project = b.op(Op::Project {
         input: unwind,
@@ -215,7 +215,7 @@ fn long_sorts_are_stable() {
     let sort = b.op(Op::Sort {
         input: project,
         keys: vec![SortKey {
-            expr: Expr::Slot(out),
+            expr: BoundExpr::Slot(out),
             descending: true,
         }],
     });
@@ -241,7 +241,7 @@ fn optional_rows_keep_their_place_whether_run_in_chunks_or_one_by_one() {
         if !row_wise {
             right = b.op(Op::Limit {
                 input: right,
-                count: Expr::Const(100.into()),
+                count: BoundExpr::Const(100.into()),
             });
         }
         let optional = b.op(Op::OptionalApply {
@@ -353,16 +353,16 @@ fn unwind_streams_ranges_and_lists() {
     let mut b = Builder::default();
     let input = b.op(Op::Argument);
     let (x, y) = (b.slot(), b.slot());
-    let range = |from: i64, to: i64| Expr::Call {
+    let range = |from: i64, to: i64| BoundExpr::Call {
         function: isomer_plan::function::Function::Range,
-        arguments: vec![Expr::Const(from.into()), Expr::Const(to.into())],
+        arguments: vec![BoundExpr::Const(from.into()), BoundExpr::Const(to.into())],
     };
     let outer = b.op(Op::Unwind {
         input,
         list: range(1, 1_000_000_000_000),
         element: x,
     });
-    let list = Expr::List(vec![Expr::Slot(x), Expr::Const(Value::Null)]);
+    let list = BoundExpr::List(vec![BoundExpr::Slot(x), BoundExpr::Const(Value::Null)]);
     let inner = b.op(Op::Unwind {
         input: outer,
         list,
@@ -370,7 +370,7 @@ fn unwind_streams_ranges_and_lists() {
     });
     let limit = b.op(Op::Limit {
         input: inner,
-        count: Expr::Const(5.into()),
+        count: BoundExpr::Const(5.into()),
     });
     let plan = b.produce(limit, &[x, y], StatementClass::Read);
     let rows = run(&store, &plan);
@@ -394,11 +394,11 @@ fn nodes_come_out_with_their_contents() {
     let (scan, node) = b.scan("Person");
     let (expand, rel, to) = b.expand(scan, node, Direction::Outgoing, false);
     let list = b.slot();
-    let made = Expr::Map(vec![
-        ("rel".into(), Expr::Slot(rel)),
+    let made = BoundExpr::Map(vec![
+        ("rel".into(), BoundExpr::Slot(rel)),
         (
             "ends".into(),
-            Expr::List(vec![Expr::Slot(node), Expr::Slot(to)]),
+            BoundExpr::List(vec![BoundExpr::Slot(node), BoundExpr::Slot(to)]),
         ),
     ]);
     let project = b.op(Op::Project {
@@ -438,7 +438,7 @@ fn a_point_read_needs_no_pipeline() {
         label,
         key,
         node,
-        columns: vec![x, Expr::Slot(node)],
+        columns: vec![x, BoundExpr::Slot(node)],
     };
     let plan = b.plan(
         PlanBody::PointRead(point),

@@ -2,7 +2,8 @@
 
 use isomer_data::GraphRead;
 use isomer_plan::physical::{
-    CreateItem, CreateNode, CreatePattern, CreateRelationship, EntityChange, Properties,
+    CreateItem, CreateNode, CreatePattern, CreateRelationship, CreatedType, EntityChange,
+    Properties,
 };
 
 use super::*;
@@ -11,13 +12,14 @@ use crate::ErrorClass;
 fn node_pattern(
     b: &mut Builder,
     label: &str,
-    properties: Vec<(PropRef, Expr)>,
+    properties: Vec<(PropRef, BoundExpr)>,
 ) -> (CreatePattern, SlotId) {
     let node = b.slot();
     let labels = vec![b.label(label)];
     let item = CreateItem::Node(CreateNode {
         node,
         labels,
+        dynamic_labels: Vec::new(),
         properties: Properties::Entries(properties),
     });
     (
@@ -32,9 +34,9 @@ fn node_pattern(
 fn unwind(b: &mut Builder, to: i64) -> (OpId, SlotId) {
     let input = b.op(Op::Argument);
     let element = b.slot();
-    let list = Expr::Call {
+    let list = BoundExpr::Call {
         function: isomer_plan::function::Function::Range,
-        arguments: vec![Expr::Const(1.into()), Expr::Const(to.into())],
+        arguments: vec![BoundExpr::Const(1.into()), BoundExpr::Const(to.into())],
     };
     (
         b.op(Op::Unwind {
@@ -56,14 +58,14 @@ fn create_makes_a_pattern_per_row() {
     let mut b = Builder::default();
     let (rows, i) = unwind(&mut b, 100);
     let name = b.prop("i");
-    let (mut pattern, a) = node_pattern(&mut b, "A", vec![(name, Expr::Slot(i))]);
+    let (mut pattern, a) = node_pattern(&mut b, "A", vec![(name, BoundExpr::Slot(i))]);
     let relationship = b.slot();
     let rel_type = b.rel_type("LOOP");
     pattern
         .items
         .push(CreateItem::Relationship(CreateRelationship {
             relationship,
-            rel_type,
+            rel_type: CreatedType::Fixed(rel_type),
             source: a,
             target: a,
             properties: Properties::Entries(Vec::new()),
@@ -93,10 +95,10 @@ fn merge_sees_what_the_rows_before_it_created() {
     let mut b = Builder::default();
     let (rows, i) = unwind(&mut b, 20);
     let name = b.prop("m");
-    let key = Expr::Arith {
+    let key = BoundExpr::Arith {
         op: isomer_plan::expr::Arithmetic::Modulo,
-        left: Box::new(Expr::Slot(i)),
-        right: Box::new(Expr::Const(3.into())),
+        left: Box::new(BoundExpr::Slot(i)),
+        right: Box::new(BoundExpr::Const(3.into())),
     };
     let (create, node) = node_pattern(&mut b, "M", vec![(name, key.clone())]);
     let argument = b.op(Op::Argument);
@@ -108,24 +110,27 @@ fn merge_sees_what_the_rows_before_it_created() {
     });
     let matching = b.op(Op::Filter {
         input: scan,
-        predicates: vec![Expr::equal(Expr::property(Expr::Slot(node), name), key)],
+        predicates: vec![BoundExpr::equal(
+            BoundExpr::property(BoundExpr::Slot(node), name),
+            key,
+        )],
     });
     let seen = b.prop("seen");
-    let set = |value: Expr| EntityChange::Property {
-        entity: Expr::Slot(node),
+    let set = |value: BoundExpr| EntityChange::Property {
+        entity: BoundExpr::Slot(node),
         name: seen,
         value,
     };
-    let again = Expr::Arith {
+    let again = BoundExpr::Arith {
         op: isomer_plan::expr::Arithmetic::Add,
-        left: Box::new(Expr::property(Expr::Slot(node), seen)),
-        right: Box::new(Expr::Const(1.into())),
+        left: Box::new(BoundExpr::property(BoundExpr::Slot(node), seen)),
+        right: Box::new(BoundExpr::Const(1.into())),
     };
     let merge = b.op(Op::Merge(physical::MatchOrCreate {
         input: rows,
         matching,
         create,
-        on_create: vec![set(Expr::Const(1.into()))],
+        on_create: vec![set(BoundExpr::Const(1.into()))],
         on_match: vec![set(again)],
     }));
     let plan = b.produce(merge, &[node], StatementClass::Write);
@@ -160,7 +165,7 @@ fn a_null_in_a_merged_pattern_is_refused() {
     let mut b = Builder::default();
     let input = b.op(Op::Argument);
     let name = b.prop("num");
-    let (create, node) = node_pattern(&mut b, "M", vec![(name, Expr::null())]);
+    let (create, node) = node_pattern(&mut b, "M", vec![(name, BoundExpr::null())]);
     let argument = b.op(Op::Argument);
     let matching = b.op(Op::AllNodesScan {
         input: argument,
@@ -187,7 +192,7 @@ fn delete_all(detach: bool, then_read: bool) -> Arc<Plan> {
     let (scan, node) = b.scan("Person");
     let delete = b.op(Op::Delete {
         input: scan,
-        targets: vec![Expr::Slot(node)],
+        targets: vec![BoundExpr::Slot(node)],
         detach,
     });
     let out = b.slot();
@@ -195,7 +200,7 @@ fn delete_all(detach: bool, then_read: bool) -> Arc<Plan> {
     let columns = if then_read {
         vec![(out, age)]
     } else {
-        vec![(out, Expr::Const(1.into()))]
+        vec![(out, BoundExpr::Const(1.into()))]
     };
     let project = b.op(Op::Project {
         input: delete,
@@ -269,11 +274,11 @@ fn entities_cannot_be_properties() {
     let mut b = Builder::default();
     let (scan, node) = b.scan("Person");
     let name = b.prop("self");
-    let value = Expr::List(vec![Expr::Slot(node)]);
+    let value = BoundExpr::List(vec![BoundExpr::Slot(node)]);
     let set = b.op(Op::Set {
         input: scan,
         items: vec![EntityChange::Property {
-            entity: Expr::Slot(node),
+            entity: BoundExpr::Slot(node),
             name,
             value,
         }],

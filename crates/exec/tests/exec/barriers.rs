@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use isomer_data::{Access, DataStore, DataStoreOptions, Transaction};
-use isomer_exec::{Execution, ExecutionOptions, Rows};
+use isomer_exec::{Execution, ExecutionOptions, ResultRows};
 use isomer_plan::catalog::MockCatalog;
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, Value};
@@ -142,7 +142,7 @@ fn run(
     let mut execution =
         Execution::start(plan, &Map::new(), &ExecutionOptions::default(), transaction)
             .map_err(|error| error.to_string())?;
-    let mut rows = Rows::new();
+    let mut rows = ResultRows::new();
     let mut found = Vec::new();
     loop {
         let more = execution

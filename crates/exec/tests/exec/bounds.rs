@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isomer_data::{Access, DataStore, DataStoreOptions, GraphRead, Transaction};
-use isomer_exec::{ExecError, Execution, ExecutionOptions, Limits, Registry, Rows};
+use isomer_exec::{ExecError, Execution, ExecutionOptions, Limits, Registry, ResultRows};
 use isomer_plan::catalog::MockCatalog;
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, Value};
@@ -33,7 +33,7 @@ fn run(
     let plan = isomer_plan::prepare(query, &catalog, &isomer_plan::PlanningOptions::default())
         .unwrap_or_else(|error| panic!("{query}: {error}"));
     let mut execution = Execution::start(plan, &Map::new(), options, transaction)?;
-    let mut rows = Rows::new();
+    let mut rows = ResultRows::new();
     let mut found = Vec::new();
     loop {
         let more = execution.next_rows(transaction, &mut rows)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isomer_data::{Access, DataStore, DataStoreOptions, Transaction};
-use isomer_exec::{Execution, ExecutionOptions, Rows};
+use isomer_exec::{Execution, ExecutionOptions, ResultRows};
 use isomer_plan::catalog::MockCatalog;
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, Value};
@@ -69,7 +69,7 @@ fn profiled(
     options: &ExecutionOptions,
 ) -> (Vec<Vec<Value>>, Execution) {
     let mut execution = plan(&format!("PROFILE {query}"), transaction, options);
-    let (mut rows, mut found) = (Rows::new(), Vec::new());
+    let (mut rows, mut found) = (ResultRows::new(), Vec::new());
     loop {
         let more = execution
             .next_rows(transaction, &mut rows)

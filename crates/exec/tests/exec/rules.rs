@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use isomer_data::{Access, DataStore, DataStoreOptions, GraphRead, Transaction};
-use isomer_exec::{Execution, ExecutionOptions, Rows};
+use isomer_exec::{Execution, ExecutionOptions, ResultRows};
 use isomer_plan::Plan;
 use isomer_plan::catalog::{FunctionSignature, IndexInfo, PlannerCatalog, ProcedureSignature};
 use isomer_storage::MemoryEngine;
@@ -80,7 +80,7 @@ fn run(transaction: &mut Transaction, query: &str, plain: bool) -> Vec<String> {
     let mut execution =
         Execution::start(plan, &parameters, &ExecutionOptions::default(), transaction)
             .expect("started");
-    let (mut rows, mut found) = (Rows::new(), Vec::new());
+    let (mut rows, mut found) = (ResultRows::new(), Vec::new());
     loop {
         let more = execution
             .next_rows(transaction, &mut rows)

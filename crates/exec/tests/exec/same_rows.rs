@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use isomer_data::{Access, DataStore, DataStoreOptions, GraphRead, Transaction};
-use isomer_exec::{Execution, ExecutionOptions, Rows};
+use isomer_exec::{Execution, ExecutionOptions, ResultRows};
 use isomer_plan::catalog::{FunctionSignature, IndexInfo, PlannerCatalog, ProcedureSignature};
 use isomer_storage::MemoryEngine;
 use isomer_value::{LabelId, Map, PropId, TypeId, Value};
@@ -545,7 +545,7 @@ fn run_over(
     };
     let mut execution =
         Execution::start(plan.clone(), &Map::new(), &options, transaction).expect("started");
-    let mut rows = Rows::new();
+    let mut rows = ResultRows::new();
     let mut found = Vec::new();
     loop {
         let more = execution

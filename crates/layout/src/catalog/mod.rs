@@ -17,8 +17,8 @@ use isomer_value::{IndexId, LabelId, PropId, TypeId};
 
 use crate::{
     catalog::{
-        names::{NameKind, Names},
-        schema::{Constraint, IndexDef, IndexState, Schema},
+        names::{NameKind, NameTables},
+        schema::{Constraint, IndexDef, IndexState, RecordScope, Schema},
     },
     keyspace::{TAG_BUCKET_ENTRY, TAG_NODE, TAG_REL, take_id},
 };
@@ -28,7 +28,7 @@ use crate::{
 pub struct Catalog {
     /// The interned names, shared by all versions.
     #[doc(hidden)]
-    pub names: Arc<Names>,
+    pub names: Arc<NameTables>,
     /// The indexes and constraints of the version.
     #[doc(hidden)]
     pub schema: Arc<Schema>,
@@ -135,12 +135,21 @@ impl Catalog {
             .find(|index| index.name.as_ref() == name)
     }
 
-    /// The indexes over a label that a query may use.
-    pub fn usable_indexes(&self, label: LabelId) -> impl Iterator<Item = &IndexDef> {
+    /// The indexes over a label or type that a query may use.
+    pub fn usable_indexes(&self, scope: impl Into<RecordScope>) -> impl Iterator<Item = &IndexDef> {
+        let scope = scope.into();
         self.schema
             .indexes()
             .iter()
-            .filter(move |index| index.label == label && index.state == IndexState::Ready)
+            .filter(move |index| index.scope == scope && index.state == IndexState::Ready)
+    }
+
+    /// The name of the label or type.
+    pub fn scope_name(&self, scope: RecordScope) -> Option<Arc<str>> {
+        match scope {
+            RecordScope::Label(label) => self.label_name(label),
+            RecordScope::Type(type_id) => self.type_name(type_id),
+        }
     }
 
     /// All constraints.

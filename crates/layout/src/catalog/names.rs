@@ -34,7 +34,7 @@ impl NameKind {
 
 /// The tables. A number, once given, means the same name for ever, so that readers of any version share them.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct NameTables {
     tables: [RwLock<Table>; 4],
 }
 
@@ -46,7 +46,7 @@ struct Table {
     named_below: u32,
 }
 
-impl Names {
+impl NameTables {
     pub fn find(&self, kind: NameKind, name: &str) -> Option<u32> {
         self.table(kind).read().ids.get(name).copied()
     }
@@ -89,9 +89,9 @@ impl Names {
     }
 }
 
-impl isomer_value::Names for Names {
+impl isomer_value::Names for NameTables {
     fn name(&self, prop: PropId) -> Option<Arc<str>> {
-        Names::name(self, NameKind::Prop, prop.0)
+        NameTables::name(self, NameKind::Prop, prop.0)
     }
 
     fn named_below(&self) -> u32 {

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, ops::Bound};
 
-use isomer_value::{NodeId, Value, equality, order};
+use isomer_value::{Map, Value, equality, order};
 
 use crate::{
     DataError,
@@ -10,10 +10,10 @@ use crate::{
         Catalog,
         schema::{
             Check, Constraint, ConstraintKind, FieldCheck, FieldPath, IndexField, IndexState,
-            Schema,
+            RecordScope, Schema,
         },
     },
-    graph::state::{KEY, NodeState},
+    graph::state::{KEY, NodeState, RecordId, RecordState},
     properties::{at_path, brief},
 };
 
@@ -23,23 +23,24 @@ impl Catalog {
         self.schema.check(self, None, node)
     }
 
-    /// Refuses an existing node that breaks one of the constraints that existing nodes are known to satisfy.
-    pub fn check_existing_node(&self, id: NodeId, node: &NodeState) -> Result<(), DataError> {
-        self.schema.check_ready(self, id, node)
+    /// Refuses an existing record that breaks one of the constraints that existing records are known to satisfy.
+    pub fn check_existing(&self, id: RecordId, record: &impl RecordState) -> Result<(), DataError> {
+        self.schema.check_ready(self, id, record)
     }
 }
 
 impl Schema {
-    /// Refuses a node that breaks a constraint of one of its labels. Uniqueness is enforced by indexes.
+    /// Refuses a record that breaks a constraint of one of its labels, or of its type. Uniqueness is enforced by
+    /// indexes.
     pub fn check(
         &self,
         catalog: &Catalog,
-        id: Option<NodeId>,
-        node: &NodeState,
+        id: Option<RecordId>,
+        record: &impl RecordState,
     ) -> Result<(), DataError> {
         for constraint in &self.constraints {
-            if node.labels.binary_search(&constraint.label).is_ok() {
-                constraint.check(catalog, id, node)?;
+            if record.is_in(constraint.scope) {
+                constraint.check(catalog, id, record.properties())?;
             }
         }
         Ok(())
@@ -49,40 +50,40 @@ impl Schema {
     pub(crate) fn check_ready(
         &self,
         catalog: &Catalog,
-        id: NodeId,
-        node: &NodeState,
+        id: RecordId,
+        record: &impl RecordState,
     ) -> Result<(), DataError> {
         let ready = |constraint: &&Constraint| {
-            constraint.state == IndexState::Ready
-                && node.labels.binary_search(&constraint.label).is_ok()
+            constraint.state == IndexState::Ready && record.is_in(constraint.scope)
         };
         self.constraints
             .iter()
             .filter(ready)
-            .try_for_each(|constraint| constraint.check(catalog, Some(id), node))
+            .try_for_each(|constraint| constraint.check(catalog, Some(id), record.properties()))
     }
 }
 
 impl Constraint {
-    /// Refuses a node of the constraint's label that breaks it; `id` is its number, where it has one already.
+    /// Refuses the properties of a record that the constraint is about where they break it; `id` is its number, where
+    /// it has one already.
     pub fn check(
         &self,
         catalog: &Catalog,
-        id: Option<NodeId>,
-        node: &NodeState,
+        id: Option<RecordId>,
+        properties: &Map,
     ) -> Result<(), DataError> {
         let found = match &self.kind {
             ConstraintKind::Unique { .. } => None,
             ConstraintKind::Key { index } => {
                 let fields = catalog.index(*index).map_or(&[][..], |index| &index.fields);
-                let absent = |field: &&IndexField| at_path(&node.properties, &field.path).is_none();
+                let absent = |field: &&IndexField| at_path(properties, &field.path).is_none();
                 let field = fields.iter().find(absent);
                 field.map(|field| missing(&field.path))
             }
-            ConstraintKind::Required { path } => at_path(&node.properties, path)
-                .is_none()
-                .then(|| missing(path)),
-            ConstraintKind::Type { path, types } => at_path(&node.properties, path)
+            ConstraintKind::Required { path } => {
+                at_path(properties, path).is_none().then(|| missing(path))
+            }
+            ConstraintKind::Type { path, types } => at_path(properties, path)
                 .filter(|value| !types.iter().any(|kind| kind.admits(value)))
                 .map(|value| {
                     let allowed: Vec<_> = types.iter().map(|kind| kind.name()).collect();
@@ -98,40 +99,41 @@ impl Constraint {
                 }),
             ConstraintKind::Check { checks } => {
                 checks.iter().find_map(|FieldCheck { path, check }| {
-                    let problem = check.problem(at_path(&node.properties, path)?)?;
+                    let problem = check.problem(at_path(properties, path)?)?;
                     Some((path.clone(), problem))
                 })
             }
-            ConstraintKind::Closed { names } => node
-                .properties
+            ConstraintKind::Closed { names } => properties
                 .names()
                 .find(|name| name.as_ref() != KEY && !names.contains(name))
                 .map(|name| {
                     (
                         FieldPath(vec![name.clone()]),
-                        "is not a property of this label".to_owned(),
+                        match self.scope {
+                            RecordScope::Label(_) => "is not a property of this label",
+                            RecordScope::Type(_) => "is not a property of this type",
+                        }
+                        .to_owned(),
                     )
                 }),
-            ConstraintKind::Convergent { path, kind } => {
-                at_path(&node.properties, path).map(|_| {
-                    let problem = format!(
-                        "holds a plain value, a convergent {} is required",
-                        kind.name()
-                    );
-                    (path.clone(), problem)
-                })
-            }
+            ConstraintKind::Convergent { path, kind } => at_path(properties, path).map(|_| {
+                let problem = format!(
+                    "holds a plain value, a convergent {} is required",
+                    kind.name()
+                );
+                (path.clone(), problem)
+            }),
         };
         match found {
             None => Ok(()),
             Some((field, problem)) => Err(DataError::Violates {
                 label: catalog
-                    .label_name(self.label)
+                    .scope_name(self.scope)
                     .unwrap_or_default()
                     .as_ref()
                     .into(),
                 field: field.to_string().into(),
-                record: described(id, node.properties.get(KEY)).into(),
+                record: described(id, properties.get(KEY)).into(),
                 problem: problem.into(),
                 rule: self.name.to_string().into(),
             }),
@@ -144,9 +146,10 @@ fn missing(path: &FieldPath) -> (FieldPath, String) {
 }
 
 /// A record for a message: its number, and its `_key` where it has one.
-pub fn described(id: Option<NodeId>, key: Option<&Value>) -> String {
+pub fn described(id: Option<RecordId>, key: Option<&Value>) -> String {
     let named = match id {
-        Some(id) => format!("node {id}"),
+        Some(RecordId::Node(id)) => format!("node {id}"),
+        Some(RecordId::Relationship(id)) => format!("relationship {id}"),
         None => "the record".to_owned(),
     };
     match key {

@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Bound, sync::Arc};
 
-use isomer_value::{IndexId, LabelId, Value};
+use isomer_value::{IndexId, LabelId, TypeId, Value, record::RecordRef};
 
 use crate::convergent::place::ConvergentKind;
 
@@ -60,15 +60,92 @@ pub enum IndexState {
     Ready,
 }
 
-/// An index over the nodes of one label.
+/// The records that an index or constraint is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RecordScope {
+    /// The nodes with a label.
+    Label(LabelId),
+    /// The relationships of a type.
+    Type(TypeId),
+}
+
+impl RecordScope {
+    /// Whether the record is one of them.
+    pub fn covers(self, record: &RecordRef<'_>) -> bool {
+        match self {
+            Self::Label(label) => record.has_label(label),
+            Self::Type(type_id) => record
+                .endpoints()
+                .is_some_and(|(own, _, _): (TypeId, _, _)| own == type_id),
+        }
+    }
+
+    /// The label, if they are nodes.
+    pub fn label(self) -> Option<LabelId> {
+        match self {
+            Self::Label(label) => Some(label),
+            Self::Type(_) => None,
+        }
+    }
+
+    /// The type, if they are relationships.
+    pub fn type_id(self) -> Option<TypeId> {
+        match self {
+            Self::Label(_) => None,
+            Self::Type(type_id) => Some(type_id),
+        }
+    }
+}
+
+impl From<LabelId> for RecordScope {
+    fn from(label: LabelId) -> Self {
+        Self::Label(label)
+    }
+}
+
+impl From<TypeId> for RecordScope {
+    fn from(type_id: TypeId) -> Self {
+        Self::Type(type_id)
+    }
+}
+
+/// The records that a new index or constraint is about, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScopeName {
+    /// The nodes with a label.
+    Label(String),
+    /// The relationships of a type.
+    Type(String),
+}
+
+impl ScopeName {
+    /// The nodes with a label.
+    pub fn label(name: &str) -> Self {
+        Self::Label(name.to_owned())
+    }
+
+    /// The relationships of a type.
+    pub fn rel_type(name: &str) -> Self {
+        Self::Type(name.to_owned())
+    }
+
+    /// The name of the label or type.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Label(name) | Self::Type(name) => name,
+        }
+    }
+}
+
+/// An index over the nodes of one label, or the relationships of one type.
 #[derive(Clone, Debug)]
 pub struct IndexDef {
     /// Its number.
     pub id: IndexId,
     /// Its name.
     pub name: Arc<str>,
-    /// The label.
-    pub label: LabelId,
+    /// What it is over.
+    pub scope: RecordScope,
     /// The fields, in the order of the entries.
     pub fields: Vec<IndexField>,
     /// Whether each combination of values may occur once.
@@ -80,10 +157,10 @@ pub struct IndexDef {
 /// What to create.
 #[derive(Clone, Debug)]
 pub struct IndexSpec {
-    /// Its name; made from label and fields when absent.
+    /// Its name; made from label or type, and fields, when absent.
     pub name: Option<String>,
-    /// The label's name.
-    pub label: String,
+    /// What it is over.
+    pub scope: ScopeName,
     /// The fields.
     pub fields: Vec<IndexField>,
     /// Whether each combination of values may occur once.
@@ -206,7 +283,7 @@ pub struct FieldCheck {
     pub check: Check,
 }
 
-/// What a constraint requires of every node of its label.
+/// What a constraint requires of every record of its label or type.
 #[derive(Clone, Debug)]
 pub enum ConstraintKind {
     /// Each combination of values once; enforced by an index.
@@ -273,13 +350,13 @@ impl ConstraintKind {
     }
 }
 
-/// A constraint on the nodes of one label. Together they are the label's schema.
+/// A constraint on the nodes of one label, or the relationships of one type. Together they are its schema.
 #[derive(Clone, Debug)]
 pub struct Constraint {
     /// Its name.
     pub name: Arc<str>,
-    /// The label.
-    pub label: LabelId,
+    /// What it is about.
+    pub scope: RecordScope,
     /// What it requires.
     pub kind: ConstraintKind,
     /// Whether all records are known to satisfy it. Writes must, either way.
@@ -289,10 +366,10 @@ pub struct Constraint {
 /// What to create.
 #[derive(Clone, Debug)]
 pub struct ConstraintSpec {
-    /// Its name; made from label and field when absent.
+    /// Its name; made from label or type, and field, when absent.
     pub name: Option<String>,
-    /// The label's name.
-    pub label: String,
+    /// What it is about.
+    pub scope: ScopeName,
     /// What it requires; the index of [`ConstraintKind::Unique`] and [`ConstraintKind::Key`] is ignored and made from
     /// `unique_fields`.
     pub kind: ConstraintKind,
@@ -307,7 +384,7 @@ pub enum SchemaChange {
     CreateIndex {
         /// What to create.
         spec: IndexSpec,
-        /// Whether an existing index of the same name, or over the same label and fields, is accepted.
+        /// Whether an existing index of the same name, or over the same records and fields, is accepted.
         if_not_exists: bool,
     },
     /// Drops an index.
@@ -349,8 +426,8 @@ pub struct SchemaOutcome {
     pub created: Vec<String>,
     /// Indexes and constraints dropped.
     pub dropped: Vec<String>,
-    /// Nodes that were read to fill or check them.
-    pub nodes_read: u64,
+    /// Records that were read to fill or check them.
+    pub records_read: u64,
 }
 
 /// All indexes and constraints of one schema version.
@@ -390,6 +467,13 @@ impl Schema {
         &self.constraints
     }
 
+    /// Whether an index or a constraint is about the relationships of a type.
+    pub fn concerns_type(&self, type_id: TypeId) -> bool {
+        let scope = RecordScope::Type(type_id);
+        self.indexes.iter().any(|index| index.scope == scope)
+            || self.constraints.iter().any(|one| one.scope == scope)
+    }
+
     /// Combines a unique constraint `name` and the required fields `name_2`, `name_3`, … of its index into one key: so
     /// version 0.1 stored a key.
     pub(crate) fn join_keys(&mut self) {
@@ -418,7 +502,7 @@ impl Schema {
                     matches!(&one.kind, ConstraintKind::Required { path } if *path == field.path);
                 required
                     && *one.name == *name
-                    && one.label == unique.label
+                    && one.scope == unique.scope
                     && one.state == IndexState::Ready
             };
             let found = self.constraints.iter().find(is_part)?;

@@ -1,23 +1,24 @@
 //! How names and schema are stored.
 //!
 //! A definition is a list of values in the key codec, which describes itself. An index: name, label, unique, ready,
-//! fields, each field a list of `each` and the names of its path. A constraint: name, label, ready, kind (1 unique, 2
-//! required, 3 types, 4 checks, 5 closed, 6 convergent, 7 key), then what the kind needs: of 1 and 7 the index's
-//! number. Checks are lists of path, kind (1 range, 2 one of, 3 length) and what that needs; a bound is an empty list,
-//! or the value and whether it is included.
+//! fields, each field a list of `each` and the names of its path. The label is its number; where the records are
+//! relationships, a list with the number of their type is in its place. A constraint: name, label, ready, kind (1
+//! unique, 2 required, 3 types, 4 checks, 5 closed, 6 convergent, 7 key), then what the kind needs: of 1 and 7 the
+//! index's number. Checks are lists of path, kind (1 range, 2 one of, 3 length) and what that needs; a bound is an
+//! empty list, or the value and whether it is included.
 
 use std::{ops::Bound, sync::Arc};
 
 use isomer_storage::Read;
-use isomer_value::{IndexId, LabelId, Value, key};
+use isomer_value::{IndexId, LabelId, TypeId, Value, key};
 
 use crate::{
     DataError,
     catalog::{
-        names::{NameKind, Names},
+        names::{NameKind, NameTables},
         schema::{
             Check, Constraint, ConstraintKind, FieldCheck, FieldPath, IndexDef, IndexField,
-            IndexState, Schema, ValueType,
+            IndexState, RecordScope, Schema, ValueType,
         },
     },
     convergent::place::ConvergentKind,
@@ -25,7 +26,7 @@ use crate::{
     pairs::each_pair,
 };
 
-impl Names {
+impl NameTables {
     /// Loads all names.
     pub fn load(read: &dyn Read) -> Result<Self, DataError> {
         let names = Self::default();
@@ -174,6 +175,23 @@ fn number(value: &Value) -> Option<u32> {
     value.as_int().and_then(|int| u32::try_from(int).ok())
 }
 
+fn scope_value(scope: RecordScope) -> Value {
+    match scope {
+        RecordScope::Label(label) => Value::Int(label.0.into()),
+        RecordScope::Type(type_id) => list(vec![Value::Int(type_id.0.into())]),
+    }
+}
+
+fn scope(value: &Value) -> Option<RecordScope> {
+    match value {
+        Value::List(of_type) => match of_type.as_slice() {
+            [type_id] => Some(RecordScope::Type(TypeId(number(type_id)?))),
+            _ => None,
+        },
+        label => Some(RecordScope::Label(LabelId(number(label)?))),
+    }
+}
+
 /// The stored form of an index.
 pub fn index_value(index: &IndexDef) -> Result<Vec<u8>, DataError> {
     let fields = index
@@ -183,7 +201,7 @@ pub fn index_value(index: &IndexDef) -> Result<Vec<u8>, DataError> {
         .collect();
     Ok(key::encode(&list(vec![
         text(&index.name),
-        Value::Int(index.label.0.into()),
+        scope_value(index.scope),
         Value::Bool(index.unique),
         Value::Bool(index.state == IndexState::Ready),
         list(fields),
@@ -209,7 +227,7 @@ fn index_from(id: IndexId, definition: &[Value]) -> Option<IndexDef> {
     Some(IndexDef {
         id,
         name: string(name)?,
-        label: LabelId(number(label)?),
+        scope: scope(label)?,
         unique: unique.as_bool()?,
         state: state(ready)?,
         fields: fields.collect::<Option<_>>()?,
@@ -230,7 +248,7 @@ pub fn constraint_value(constraint: &Constraint) -> Result<Vec<u8>, DataError> {
     };
     let mut fields = vec![
         text(&constraint.name),
-        Value::Int(constraint.label.0.into()),
+        scope_value(constraint.scope),
         Value::Bool(constraint.state == IndexState::Ready),
     ];
     match &constraint.kind {
@@ -353,7 +371,7 @@ fn constraint_from(definition: &[Value]) -> Option<Constraint> {
     };
     Some(Constraint {
         name: string(name)?,
-        label: LabelId(number(label)?),
+        scope: scope(label)?,
         kind,
         state: state(ready)?,
     })
@@ -405,10 +423,13 @@ mod tests {
                 kind: ConvergentKind::Counter,
             },
         ] {
-            for state in [IndexState::Building, IndexState::Ready] {
+            for (state, scope) in [
+                (IndexState::Building, RecordScope::Label(LabelId(7))),
+                (IndexState::Ready, RecordScope::Type(TypeId(7))),
+            ] {
                 let constraint = Constraint {
                     name: "c".into(),
-                    label: LabelId(7),
+                    scope,
                     kind: kind.clone(),
                     state,
                 };

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// An entry of a state: its key after the prefix of the field, and its value.
-pub type Row = (Vec<u8>, Vec<u8>);
+pub type StateRow = (Vec<u8>, Vec<u8>);
 
 /// One state: its vector and its entries, ascending, of one owner.
 #[derive(Clone, Copy)]
@@ -18,14 +18,14 @@ pub struct State<'a> {
     /// What the state has seen.
     pub seen: &'a Vector,
     /// Its entries.
-    pub rows: &'a [Row],
+    pub rows: &'a [StateRow],
 }
 
 /// The entries of the joined state, ascending. An entry that both hold stays; one that one side holds stays unless the
 /// other has seen it, and so has seen it removed. Replicas must have the same numbers on both sides.
 ///
 /// Cost: linear, except for folded counters; the rows of one owner are in memory.
-pub fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a Row>, DataError> {
+pub fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a StateRow>, DataError> {
     let (ours_parts, theirs_parts) = (parts_of(one.rows)?, parts_of(other.rows)?);
     let sums = Sums::of((one, &ours_parts), (other, &theirs_parts))?;
     let mut joined = Vec::with_capacity(one.rows.len().max(other.rows.len()));
@@ -70,15 +70,15 @@ pub fn stays_alone(dot: Dot, lacking: &Vector) -> bool {
     !lacking.covers(dot)
 }
 
-fn parts_of(rows: &[Row]) -> Result<Vec<FieldEntry>, DataError> {
+fn parts_of(rows: &[StateRow]) -> Result<Vec<FieldEntry>, DataError> {
     rows.iter().map(|(key, _)| entry(key)).collect()
 }
 
 /// The entries of one owner in the joined state, from the vectors and entries of both sides.
 pub fn join_rows<'a>(
-    one: (&'a Vector, &'a [Row]),
-    other: (&'a Vector, &'a [Row]),
-) -> Result<Vec<&'a Row>, DataError> {
+    one: (&'a Vector, &'a [StateRow]),
+    other: (&'a Vector, &'a [StateRow]),
+) -> Result<Vec<&'a StateRow>, DataError> {
     let state = |(seen, rows)| State { seen, rows };
     join(state(one), state(other))
 }

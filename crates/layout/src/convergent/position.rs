@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The owner of convergent fields. Closed: records of a graph are nodes and relationships.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ConvergentOwner {
     /// A node, or the document that it is.
     Node(NodeId),
@@ -24,6 +24,24 @@ impl ConvergentOwner {
         match self {
             Self::Node(id) => (IdSpace::Nodes, id.0),
             Self::Relationship(id) => (IdSpace::Relationships, id.0),
+        }
+    }
+
+    /// The record of the same kind with another id.
+    #[doc(hidden)]
+    pub fn with_number(self, id: u64) -> Self {
+        match self {
+            Self::Node(_) => Self::Node(NodeId(id)),
+            Self::Relationship(_) => Self::Relationship(RelId(id)),
+        }
+    }
+
+    /// The key of its record.
+    #[doc(hidden)]
+    pub fn record_key(self) -> Vec<u8> {
+        match self {
+            Self::Node(id) => keyspace::node(id),
+            Self::Relationship(id) => keyspace::relationship(id),
         }
     }
 

@@ -44,7 +44,7 @@ pub struct StoredFile {
 
 /// One backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backup {
+pub struct BackupRecord {
     /// From 1 on; never given twice.
     pub number: u64,
     /// Version of the database in it.
@@ -55,7 +55,7 @@ pub struct Backup {
     pub files: Vec<StoredFile>,
 }
 
-impl Backup {
+impl BackupRecord {
     /// Bytes of all its files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.len).sum()
@@ -66,7 +66,7 @@ impl Backup {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Catalog {
     pub identity: u128,
-    pub backups: Vec<Backup>,
+    pub backups: Vec<BackupRecord>,
 }
 
 impl Catalog {
@@ -195,14 +195,14 @@ impl<'a> Taker<'a> {
         Some(head)
     }
 
-    fn backup(&mut self) -> Option<Backup> {
+    fn backup(&mut self) -> Option<BackupRecord> {
         let (number, version, time_ms) = (self.u64()?, self.u64()?, self.u64()?);
         let count = self.u32()?;
         let mut files = Vec::new();
         for _ in 0..count {
             files.push(self.file()?);
         }
-        Some(Backup {
+        Some(BackupRecord {
             number,
             version,
             time_ms,
@@ -245,7 +245,7 @@ mod tests {
             len,
             sum: u128::from(len) << 90,
         };
-        let backup = |number| Backup {
+        let backup = |number| BackupRecord {
             number,
             version: number * 100,
             time_ms: 1 << 40,

@@ -12,9 +12,9 @@ use isomer_vfs::{
 };
 
 use super::{
-    files::{Progress, remove_folder},
-    restore::{Point, end, list, restore, select},
-    take::{Source, Taken, take},
+    files::{CopyProgress, remove_folder},
+    restore::{RestoreTarget, end, list, restore, select},
+    take::{BackupResult, Source, take},
 };
 use crate::{
     LsmEngine, LsmOptions,
@@ -29,7 +29,7 @@ const CHECKPOINT: &str = "backup.tmp";
 /// Result of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Restored {
+pub struct RestoreResult {
     /// Number of the base backup.
     pub backup: u64,
     /// The last version.
@@ -49,8 +49,8 @@ impl LsmEngine {
         &self,
         disk: &dyn Disk,
         target: &Path,
-        progress: &mut Progress<'_>,
-    ) -> Result<Taken, StorageError> {
+        progress: &mut CopyProgress<'_>,
+    ) -> Result<BackupResult, StorageError> {
         let (own, options) = (self.directory(), self.options());
         if options.read_only {
             return Err(StorageError::Unavailable(
@@ -92,11 +92,11 @@ impl LsmEngine {
         disk: &dyn Disk,
         source: &Path,
         target: &Path,
-        point: Point,
+        point: RestoreTarget,
         key: Option<&MasterKey>,
         options: &LsmOptions,
-        progress: &mut Progress<'_>,
-    ) -> Result<Restored, StorageError> {
+        progress: &mut CopyProgress<'_>,
+    ) -> Result<RestoreResult, StorageError> {
         Restoring::begin(disk, source, target, point, key, options, progress)?.end()
     }
 
@@ -111,7 +111,7 @@ impl LsmEngine {
 /// may be left to do. If `end` is not reached, for whatever reason, the database never opens.
 #[derive(Debug)]
 pub struct Restoring {
-    restored: Restored,
+    restored: RestoreResult,
     target: PathBuf,
     marker: PathBuf,
     options: LsmOptions,
@@ -123,10 +123,10 @@ impl Restoring {
         disk: &dyn Disk,
         source: &Path,
         target: &Path,
-        point: Point,
+        point: RestoreTarget,
         key: Option<&MasterKey>,
         options: &LsmOptions,
-        progress: &mut Progress<'_>,
+        progress: &mut CopyProgress<'_>,
     ) -> Result<Self, StorageError> {
         let selection = select(&list(disk, source)?, point, &is_log)?;
         let base = &selection.base;
@@ -136,7 +136,7 @@ impl Restoring {
         }
         let mut options = options.clone();
         options.key = key.filter(|_| encrypted).cloned();
-        let mut restored = Restored {
+        let mut restored = RestoreResult {
             backup: base.number,
             version: base.version,
             time_ms: base.time_ms,
@@ -147,15 +147,15 @@ impl Restoring {
         let seal = keys::open(&*options.disk, target, options.key.as_ref(), false)
             .map_err(open::key_error)?;
         let at = match point {
-            Point::Version(version) => Some(Cut {
+            RestoreTarget::Version(version) => Some(Cut {
                 version,
                 time_ms: u64::MAX,
             }),
-            Point::Time(time_ms) => Some(Cut {
+            RestoreTarget::Time(time_ms) => Some(Cut {
                 version: Version::MAX,
                 time_ms,
             }),
-            Point::Newest => None,
+            RestoreTarget::Newest => None,
         };
         if let Some(at) = at.filter(|_| selection.partial) {
             let log = target.join(open::LOG);
@@ -164,7 +164,7 @@ impl Restoring {
                 (restored.version, restored.time_ms) = (version, time_ms);
             }
         }
-        if let Point::Version(version) = point
+        if let RestoreTarget::Version(version) = point
             && restored.version != version
         {
             return Err(StorageError::Invalid(format!(
@@ -173,7 +173,7 @@ impl Restoring {
                 target.display()
             )));
         }
-        if let Point::Time(time_ms) = point {
+        if let RestoreTarget::Time(time_ms) = point {
             refuse_later(&options, target, time_ms)?;
         }
         // Its history diverges from here on: its backups must not go into the folder of the original database's
@@ -195,7 +195,7 @@ impl Restoring {
     }
 
     /// Completes the restore: from here on it is an ordinary database.
-    pub fn end(self) -> Result<Restored, StorageError> {
+    pub fn end(self) -> Result<RestoreResult, StorageError> {
         end(&*self.options.disk, &self.target, &self.marker)?;
         Ok(self.restored)
     }

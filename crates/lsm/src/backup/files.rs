@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::catalog::StoredFile;
 
 /// Called with the number of bytes done and the total.
-pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
+pub type CopyProgress<'a> = dyn FnMut(u64, u64) + 'a;
 
 pub(super) const CATALOG: &str = "BACKUP";
 pub(super) const LOCK: &str = "LOCK";
@@ -109,8 +109,8 @@ pub(super) fn files_below(
         let path = folder.join(name);
         let name = format!("{within}{name}");
         match disk.kind(&path).map_err(fail)? {
-            isomer_vfs::Kind::File => out.push(name),
-            isomer_vfs::Kind::Folder if depth > 0 => {
+            isomer_vfs::FileType::File => out.push(name),
+            isomer_vfs::FileType::Folder if depth > 0 => {
                 files_below(disk, &path, &format!("{name}/"), depth - 1, out)?;
             }
             _ => {}
@@ -125,8 +125,8 @@ pub fn remove_folder(disk: &dyn Disk, folder: &Path) -> Result<(), StorageError>
         for name in disk.list(folder)? {
             let path = folder.join(name);
             match disk.kind(&path)? {
-                isomer_vfs::Kind::Folder if depth > 0 => remove(disk, &path, depth - 1)?,
-                isomer_vfs::Kind::Folder => {}
+                isomer_vfs::FileType::Folder if depth > 0 => remove(disk, &path, depth - 1)?,
+                isomer_vfs::FileType::Folder => {}
                 _ => disk.remove(&path)?,
             }
         }

@@ -26,10 +26,10 @@ mod tests;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use catalog::check_catalog;
-pub use catalog::{Backup, StoredFile};
-pub use engine::{Restored, Restoring};
-pub use files::{Progress, remove_folder};
+pub use catalog::{BackupRecord, StoredFile};
+pub use engine::{RestoreResult, Restoring};
+pub use files::{CopyProgress, remove_folder};
 pub use restore::{
-    Point, RESTORING, Selection, begin, end, list, refuse_unfinished, restore, select,
+    RESTORING, RestoreTarget, Selection, begin, end, list, refuse_unfinished, restore, select,
 };
-pub use take::{Source, Taken, keep_last, take};
+pub use take::{BackupResult, Source, keep_last, take};

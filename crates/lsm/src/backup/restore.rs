@@ -10,8 +10,8 @@ use isomer_storage::{StorageError, Version, io_error};
 use isomer_vfs::{Disk, OpenMode, sync_above};
 
 use super::{
-    catalog::{Backup, Catalog, StoredFile},
-    files::{Progress, copy, damaged, stored_path},
+    catalog::{BackupRecord, Catalog, StoredFile},
+    files::{CopyProgress, copy, damaged, stored_path},
 };
 
 /// A file that exists in a folder while a database is restored or copied into it: the database does not open
@@ -20,7 +20,7 @@ pub const RESTORING: &str = "RESTORING";
 
 /// Which state is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Point {
+pub enum RestoreTarget {
     /// The newest backup's.
     #[default]
     Newest,
@@ -35,7 +35,7 @@ pub enum Point {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// The base backup.
-    pub base: Backup,
+    pub base: BackupRecord,
     /// Log files of later backups that are missing or shorter in the base backup.
     pub log: Vec<StoredFile>,
     /// Whether the log must be read only up to the point, not to its end.
@@ -43,7 +43,7 @@ pub struct Selection {
 }
 
 /// The backups in a folder, oldest first.
-pub fn list(disk: &dyn Disk, target: &Path) -> Result<Vec<Backup>, StorageError> {
+pub fn list(disk: &dyn Disk, target: &Path) -> Result<Vec<BackupRecord>, StorageError> {
     match Catalog::read(disk, target)? {
         Some(catalog) => Ok(catalog.backups),
         None => Err(StorageError::Invalid(format!(
@@ -68,18 +68,18 @@ pub fn refuse_unfinished(disk: &dyn Disk, folder: &Path) -> Result<(), StorageEr
 
 /// Selects the files needed for a state. `is_log` says which files are the log's.
 pub fn select(
-    backups: &[Backup],
-    point: Point,
+    backups: &[BackupRecord],
+    point: RestoreTarget,
     is_log: &dyn Fn(&str) -> bool,
 ) -> Result<Selection, StorageError> {
     let newest = backups.last().ok_or_else(|| too_old(0, backups))?;
     let at = match point {
-        Point::Newest => backups.len() - 1,
-        Point::Version(version) => backups
+        RestoreTarget::Newest => backups.len() - 1,
+        RestoreTarget::Version(version) => backups
             .iter()
             .rposition(|backup| backup.version <= version)
             .ok_or_else(|| too_old(version, backups))?,
-        Point::Time(time_ms) => backups
+        RestoreTarget::Time(time_ms) => backups
             .iter()
             .rposition(|backup| backup.time_ms <= time_ms)
             .ok_or_else(|| {
@@ -89,7 +89,7 @@ pub fn select(
             })?,
     };
     let base = backups[at].clone();
-    if let Point::Version(version) = point
+    if let RestoreTarget::Version(version) = point
         && version > newest.version
     {
         return Err(StorageError::Invalid(format!(
@@ -98,10 +98,10 @@ pub fn select(
         )));
     }
     let exact = match point {
-        Point::Newest => true,
-        Point::Version(version) => version == base.version,
+        RestoreTarget::Newest => true,
+        RestoreTarget::Version(version) => version == base.version,
         // The newest backup has no later commits: all of its log is older.
-        Point::Time(_) => at + 1 == backups.len(),
+        RestoreTarget::Time(_) => at + 1 == backups.len(),
     };
     // The newest copy of each segment is the longest one.
     let mut log: BTreeMap<&str, &StoredFile> = BTreeMap::new();
@@ -127,7 +127,7 @@ pub fn restore(
     selection: &Selection,
     disk: &dyn Disk,
     target: &Path,
-    progress: &mut Progress<'_>,
+    progress: &mut CopyProgress<'_>,
 ) -> Result<PathBuf, StorageError> {
     let marker = begin(disk, target)?;
     let mut files: BTreeMap<&str, &StoredFile> = BTreeMap::new();
@@ -203,7 +203,7 @@ pub fn begin(disk: &dyn Disk, target: &Path) -> Result<PathBuf, StorageError> {
 }
 
 /// The versions of all backups, for messages.
-fn describe(backups: &[Backup]) -> String {
+fn describe(backups: &[BackupRecord]) -> String {
     let versions: Vec<String> = backups
         .iter()
         .map(|backup| backup.version.to_string())
@@ -212,7 +212,7 @@ fn describe(backups: &[Backup]) -> String {
 }
 
 /// The error for a version that is older than all backups.
-fn too_old(wanted: Version, backups: &[Backup]) -> StorageError {
+fn too_old(wanted: Version, backups: &[BackupRecord]) -> StorageError {
     StorageError::Invalid(format!(
         "no backup reaches back to version {wanted}: there are versions {}",
         describe(backups)

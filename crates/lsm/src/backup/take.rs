@@ -11,8 +11,10 @@ use isomer_storage::{StorageError, Version, io_error};
 use isomer_vfs::{Disk, DiskFile, Lock, LockError, LockMode, OpenMode, sync_above};
 
 use super::{
-    catalog::{Backup, Catalog, StoredFile},
-    files::{CATALOG, FILES, LOCK, NEW, Progress, copy, files_below, read_through, stored_path},
+    catalog::{BackupRecord, Catalog, StoredFile},
+    files::{
+        CATALOG, CopyProgress, FILES, LOCK, NEW, copy, files_below, read_through, stored_path,
+    },
 };
 
 /// The source of a backup: a folder of immutable files.
@@ -39,7 +41,7 @@ pub type Departs = dyn Fn(&str, &dyn DiskFile, &dyn DiskFile) -> io::Result<bool
 
 /// Result of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct BackupResult {
     /// Number of the backup.
     pub number: u64,
     /// Version of the database in it.
@@ -55,8 +57,8 @@ pub fn take(
     source: &Source<'_>,
     disk: &dyn Disk,
     target: &Path,
-    progress: &mut Progress<'_>,
-) -> Result<Taken, StorageError> {
+    progress: &mut CopyProgress<'_>,
+) -> Result<BackupResult, StorageError> {
     let _lock = prepare(disk, target)?;
     let mut catalog = Catalog::read(disk, target)?.unwrap_or_else(|| Catalog {
         identity: source.identity,
@@ -75,7 +77,7 @@ pub fn take(
     files_below(source.disk, source.folder, "", 3, &mut names)?;
     names.sort_unstable();
     let mut taking = Taking::new(source, disk, target, &catalog);
-    let backup = Backup {
+    let backup = BackupRecord {
         number: catalog.backups.last().map_or(0, |last| last.number) + 1,
         version: source.version,
         time_ms: source.time_ms,
@@ -88,7 +90,7 @@ pub fn take(
     let number = backup.number;
     catalog.backups.push(backup);
     catalog.write(disk, target)?;
-    Ok(Taken {
+    Ok(BackupResult {
         number,
         version: source.version,
         copied,
@@ -102,7 +104,7 @@ fn refuse_other_history(
     source: &Source<'_>,
     disk: &dyn Disk,
     target: &Path,
-    last: &Backup,
+    last: &BackupRecord,
 ) -> Result<(), StorageError> {
     let mut departs = source.version < last.version;
     for file in &last.files {
@@ -244,7 +246,7 @@ impl<'a> Taking<'a> {
     fn all(
         &mut self,
         names: Vec<String>,
-        progress: &mut Progress<'_>,
+        progress: &mut CopyProgress<'_>,
     ) -> Result<Vec<StoredFile>, StorageError> {
         let mut opened = Vec::new();
         let mut total = 0;

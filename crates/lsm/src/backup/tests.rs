@@ -48,7 +48,7 @@ fn is_log(name: &str) -> bool {
     name.starts_with("log/")
 }
 
-fn take_from(db: &SimDisk, version: u8, target: &SimDisk) -> Result<Taken, StorageError> {
+fn take_from(db: &SimDisk, version: u8, target: &SimDisk) -> Result<BackupResult, StorageError> {
     let source = Source {
         disk: db,
         folder: Path::new(DB),
@@ -67,7 +67,7 @@ fn take_from(db: &SimDisk, version: u8, target: &SimDisk) -> Result<Taken, Stora
     Ok(taken)
 }
 
-fn restored(target: &SimDisk, point: Point) -> Result<SimDisk, StorageError> {
+fn restored(target: &SimDisk, point: RestoreTarget) -> Result<SimDisk, StorageError> {
     let backups = list(target, Path::new(TARGET))?;
     let selection = select(&backups, point, &is_log)?;
     let into = SimDisk::new();
@@ -114,17 +114,17 @@ fn a_second_backup_copies_what_is_new() {
     let same = take_from(&database(2), 2, &target).unwrap();
     assert_eq!((same.number, same.copied, same.shared.0), (3, (0, 0), 5));
     for (point, version) in [
-        (Point::Newest, 2),
-        (Point::Version(2), 2),
-        (Point::Version(1), 1),
-        (Point::Time(5000), 2),
+        (RestoreTarget::Newest, 2),
+        (RestoreTarget::Version(2), 2),
+        (RestoreTarget::Version(1), 1),
+        (RestoreTarget::Time(5000), 2),
     ] {
         assert_is(&restored(&target, point).unwrap(), version, version);
     }
-    assert_is(&restored(&target, Point::Time(1500)).unwrap(), 1, 2);
+    assert_is(&restored(&target, RestoreTarget::Time(1500)).unwrap(), 1, 2);
     assert_eq!(keep_last(&target, Path::new(TARGET), 2).unwrap(), 1);
-    assert!(restored(&target, Point::Version(1)).is_err());
-    assert_is(&restored(&target, Point::Newest).unwrap(), 2, 2);
+    assert!(restored(&target, RestoreTarget::Version(1)).is_err());
+    assert_is(&restored(&target, RestoreTarget::Newest).unwrap(), 2, 2);
     let kept = target.list(&Path::new(TARGET).join(FILES)).unwrap().len();
     assert_eq!(kept, 5);
 }
@@ -135,22 +135,26 @@ fn a_point_between_backups_takes_the_log_of_the_next() {
     for version in [10, 20, 30] {
         take_from(&database(version), version, &target).unwrap();
     }
-    assert_is(&restored(&target, Point::Version(15)).unwrap(), 10, 30);
+    assert_is(
+        &restored(&target, RestoreTarget::Version(15)).unwrap(),
+        10,
+        30,
+    );
     let backups = list(&target, Path::new(TARGET)).unwrap();
     assert!(
-        select(&backups, Point::Version(15), &is_log)
+        select(&backups, RestoreTarget::Version(15), &is_log)
             .unwrap()
             .partial
     );
     assert!(
-        !select(&backups, Point::Version(20), &is_log)
+        !select(&backups, RestoreTarget::Version(20), &is_log)
             .unwrap()
             .partial
     );
     for (point, word) in [
-        (Point::Version(9), "reaches back"),
-        (Point::Version(31), "newest backup holds version 30"),
-        (Point::Time(9), "reaches back"),
+        (RestoreTarget::Version(9), "reaches back"),
+        (RestoreTarget::Version(31), "newest backup holds version 30"),
+        (RestoreTarget::Time(9), "reaches back"),
     ] {
         let error = restored(&target, point).unwrap_err();
         assert!(error.to_string().contains(word), "{error}");
@@ -181,7 +185,7 @@ fn other_files_in_the_target_are_left_alone() {
     let error = take(&foreign, &target, Path::new(TARGET), &mut |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("another database"), "{error}");
     let backups = list(&target, Path::new(TARGET)).unwrap();
-    let selection = select(&backups, Point::Newest, &is_log).unwrap();
+    let selection = select(&backups, RestoreTarget::Newest, &is_log).unwrap();
     let error = restore(
         &target,
         Path::new(TARGET),
@@ -202,13 +206,13 @@ fn a_damaged_backup_is_reported_and_not_restored() {
     for name in &names {
         let path = folder.join(name);
         target.flip(&path, 3, 3).unwrap();
-        let error = restored(&target, Point::Newest).unwrap_err();
+        let error = restored(&target, RestoreTarget::Newest).unwrap_err();
         assert!(matches!(error, StorageError::Corrupt(_)), "{error}");
         target.flip(&path, 3, 3).unwrap();
     }
-    restored(&target, Point::Newest).unwrap();
+    restored(&target, RestoreTarget::Newest).unwrap();
     target.remove(&folder.join(&names[0])).unwrap();
-    let error = restored(&target, Point::Newest).unwrap_err();
+    let error = restored(&target, RestoreTarget::Newest).unwrap_err();
     assert!(error.to_string().contains("missing"), "{error}");
 }
 
@@ -241,12 +245,12 @@ fn an_interrupted_backup_leaves_the_earlier_ones() {
             let count = list(&target, Path::new(TARGET)).unwrap().len();
             assert!(count == 2 || change < recording.end());
             for version in 1..=count as u64 {
-                restored(&target, Point::Version(version)).unwrap();
+                restored(&target, RestoreTarget::Version(version)).unwrap();
             }
             take_from(&small(3), 3, &target).unwrap();
-            restored(&target, Point::Newest).unwrap();
+            restored(&target, RestoreTarget::Newest).unwrap();
             keep_last(&target, Path::new(TARGET), 9).unwrap();
-            restored(&target, Point::Version(1)).unwrap();
+            restored(&target, RestoreTarget::Version(1)).unwrap();
         }
     }
 }
@@ -258,7 +262,7 @@ fn an_interrupted_restore_does_not_open() {
     let target = SimDisk::new();
     take_from(&database(1), 1, &target).unwrap();
     let backups = list(&target, Path::new(TARGET)).unwrap();
-    let selection = select(&backups, Point::Newest, &is_log).unwrap();
+    let selection = select(&backups, RestoreTarget::Newest, &is_log).unwrap();
     let into = SimDisk::new();
     let recorder = into.record();
     restore(

@@ -11,7 +11,7 @@ use isomer_vfs::Disk;
 
 use super::rule::{Fate, Rule};
 use crate::{
-    BlobRef, Cursor, Kind, RangeTombstones,
+    BlobRef, EntryCursor, EntryKind, RangeTombstones,
     blob::{BlobWriter, Blobs},
     manifest::StoredBlob,
     merge::Merge,
@@ -330,7 +330,7 @@ pub(crate) const BOTTOM_VERSION: Version = 1;
 
 /// Merges the entries from the position of `merge` up to `until` into `output`. In the last level (`bottom`,
 /// the version up to which everything is flushed), tombstones with nothing below them are dropped.
-pub(crate) fn write_merged<C: Cursor>(
+pub(crate) fn write_merged<C: EntryCursor>(
     merge: &mut Merge<C>,
     until: Option<&[u8]>,
     rule: &mut Rule<'_>,
@@ -387,9 +387,9 @@ pub(crate) fn write_merged<C: Cursor>(
             match source.kind() {
                 // A tombstone in the last level hides nothing, unless an older entry of the key is kept for an
                 // old reader: it is written together with that entry, or not at all.
-                Kind::Delete if bottom => deletions.push(version),
-                Kind::Delete => output.add(&key, version, None)?,
-                Kind::Put => {
+                EntryKind::Delete if bottom => deletions.push(version),
+                EntryKind::Delete => output.add(&key, version, None)?,
+                EntryKind::Put => {
                     // An entry below the deferred tombstones is kept, so they are needed.
                     for version in deletions.drain(..) {
                         output.add(&key, version, None)?;

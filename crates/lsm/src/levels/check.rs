@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use isomer_storage::StorageError;
 
 use super::{Levels, cursor::RunCursor};
-use crate::{Cursor, merge::Merge};
+use crate::{EntryCursor, merge::Merge};
 
 /// Sizes and counts of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

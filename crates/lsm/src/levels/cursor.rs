@@ -6,7 +6,7 @@ use isomer_storage::{StorageError, Version, Visitor};
 
 use super::Run;
 use crate::{
-    BlobRef, Cursor, Kind,
+    BlobRef, EntryCursor, EntryKind,
     blob::Blobs,
     table::{
         Reading,
@@ -141,7 +141,7 @@ impl RunCursor {
     }
 }
 
-impl Cursor for RunCursor {
+impl EntryCursor for RunCursor {
     fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
         self.apart = None;
         if !self.enter(self.run.part_at(key)) {
@@ -209,10 +209,10 @@ impl Cursor for RunCursor {
     }
 
     #[inline]
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> EntryKind {
         match self.cursor.as_ref().map(TableCursor::held) {
-            Some(ValueKind::Deletion) | None => Kind::Delete,
-            Some(ValueKind::Value | ValueKind::Apart) => Kind::Put,
+            Some(ValueKind::Deletion) | None => EntryKind::Delete,
+            Some(ValueKind::Value | ValueKind::Apart) => EntryKind::Put,
         }
     }
 

@@ -72,7 +72,7 @@ use self::{
     record::RecordPosition,
     segment::{Closing, Extent, FIRST_RECORD, Segment, SegmentHead},
 };
-use crate::Random;
+use crate::RandomSource;
 
 /// Options of the log.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ pub struct LogOptions {
     /// Bytes of a segment; a larger group gets a larger one.
     pub segment_bytes: u64,
     /// Source of salts.
-    pub random: Random,
+    pub random: RandomSource,
     /// Whether the log is opened read-only.
     pub read_only: bool,
     /// The segments that the manifest names.

@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-use isomer_storage::{Memory, MemoryKind, OverBudget, Reservation, Version};
+use isomer_storage::{MemoryBudget, MemoryKind, OverBudget, Reservation, Version};
 use parking_lot::Mutex;
 
 /// Bytes of the first chunk; further chunks double in size, up to the maximum. Entries of more than a quarter
@@ -142,7 +142,7 @@ impl Chunks {
     }
 
     /// Like [`Chunks::new`], with all memory reserved in a budget.
-    pub fn within(memory: &Memory, bytes: usize) -> Result<Arc<Self>, OverBudget> {
+    pub fn within(memory: &MemoryBudget, bytes: usize) -> Result<Arc<Self>, OverBudget> {
         let least = (memory.total_bytes() / MIN_SHARE).min(MIN_SHARE_BYTES);
         let reserved = memory.reserve(MemoryKind::Memtables, least)?;
         Ok(Arc::new(Self {

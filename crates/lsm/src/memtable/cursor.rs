@@ -11,7 +11,7 @@ use super::{
     node::Target,
     tree::{Batch, Tree},
 };
-use crate::{Cursor, Kind};
+use crate::{EntryCursor, EntryKind};
 
 /// Number of entries that are prefetched ahead of the one that is read.
 const AHEAD: usize = 4;
@@ -62,7 +62,7 @@ impl MemtableCursor {
     }
 }
 
-impl Cursor for MemtableCursor {
+impl EntryCursor for MemtableCursor {
     fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
         // SAFETY: what is found goes into `batch` and `entry`, which are used while the cursor lives.
         let tree = unsafe { self.tree() };
@@ -119,10 +119,10 @@ impl Cursor for MemtableCursor {
         self.entry().version()
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> EntryKind {
         match self.entry().value() {
-            Some(_) => Kind::Put,
-            None => Kind::Delete,
+            Some(_) => EntryKind::Put,
+            None => EntryKind::Delete,
         }
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use isomer_storage::conformance::Random;
 
 use super::*;
-use crate::{Cursor, Kind};
+use crate::{EntryCursor, EntryKind};
 
 /// Miri runs each step some thousand times slower.
 #[cfg(not(feature = "model"))]
@@ -36,7 +36,8 @@ fn walk(memtable: &Arc<Memtable>) -> Vec<(Vec<u8>, Version, Option<Vec<u8>>)> {
     cursor.seek(b"", Version::MAX).expect("a seek");
     let mut found = Vec::new();
     while cursor.valid() {
-        let value = (cursor.kind() == Kind::Put).then(|| cursor.value().expect("a value").to_vec());
+        let value =
+            (cursor.kind() == EntryKind::Put).then(|| cursor.value().expect("a value").to_vec());
         found.push((cursor.key().to_vec(), cursor.version(), value));
         cursor.next().expect("a step");
     }

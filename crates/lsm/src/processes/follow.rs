@@ -19,8 +19,9 @@ use crate::{
 const MIN_ASKING: usize = 2;
 /// Sealed memtables that a follower keeps before its writers wait.
 const MAX_SEALED: usize = 8;
-/// How long a follower waits for the maintainer before it reports an error.
-const MAX_WAIT: Duration = Duration::from_secs(30);
+/// How long a follower waits for the maintainer after it has waited in vain for
+/// [`LsmOptions::maintainer_patience`](crate::LsmOptions): the maintainer may be stopped.
+const MAX_STALLED_WAIT: Duration = Duration::from_millis(200);
 /// The pause between two looks while waiting.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 /// The least pause between two looks of the background thread.
@@ -72,6 +73,7 @@ impl Core {
             // its tables, it only has the lease.
             if self.adopt_newer(wal)? {
                 self.tree.begin_maintenance()?;
+                wal.is_stalled.store(false, Ordering::Relaxed);
                 wal.raise(self.tree.sequence());
                 self.signal(|signals| (signals.flush, signals.compact) = (true, true));
             }
@@ -114,6 +116,7 @@ impl Core {
             });
         drop(writer);
         wal.adoptions.fetch_add(1, Ordering::Relaxed);
+        wal.is_stalled.store(false, Ordering::Relaxed);
         self.notify_flushed();
         Ok(true)
     }
@@ -129,7 +132,8 @@ impl Core {
     }
 
     /// Like [`Core::make_room`], while another process maintains the tables: full memtables are kept until that process
-    /// has flushed what they hold.
+    /// has flushed what they hold. If it does not in time, the caller's commit is refused, and later ones wait less
+    /// until it goes on.
     pub fn make_room_following(&self, last: Version, need: usize) -> Result<(), StorageError> {
         let Some(wal) = self.wal.shared() else {
             return Ok(());
@@ -188,7 +192,8 @@ impl Core {
             if self.tree.maintains() {
                 return self.make_room(last, need);
             }
-            if began.elapsed() >= MAX_WAIT {
+            if began.elapsed() >= self.patience(wal) {
+                wal.is_stalled.store(true, Ordering::Relaxed);
                 return Err(self.no_flush(wal, "the memory for commits is full"));
             }
             std::thread::sleep(LOOK_PAUSE);
@@ -219,10 +224,19 @@ impl Core {
             if !std::mem::replace(&mut asked, true) {
                 wal.lease.request_flush()?;
             }
-            if began.elapsed() >= MAX_WAIT {
+            if began.elapsed() >= self.options.maintainer_patience {
                 return Err(self.no_flush(wal, "commits are not in tables yet"));
             }
             std::thread::sleep(LOOK_PAUSE);
+        }
+    }
+
+    /// How long a commit waits for the maintainer.
+    fn patience(&self, wal: &SharedWal) -> Duration {
+        let patience = self.options.maintainer_patience;
+        match wal.is_stalled.load(Ordering::Relaxed) {
+            true => patience.min(MAX_STALLED_WAIT),
+            false => patience,
         }
     }
 
@@ -244,7 +258,8 @@ impl Core {
             Some(pid) => format!("process {pid}"),
             None => "another process".to_owned(),
         };
-        let (place, seconds) = (self.directory.display(), MAX_WAIT.as_secs());
+        let place = self.directory.display();
+        let seconds = self.options.maintainer_patience.as_secs_f64();
         StorageError::Unavailable(format!(
             "{what}, and {holder}, which maintains the tables of `{place}`, has not flushed for {seconds} s: let it continue, or end it"
         ))

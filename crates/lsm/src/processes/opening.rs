@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_shared_log::{DirectoryLog, DirectoryOptions, Mode, Record, SharedLog};
+use isomer_shared_log::{DirectoryLog, DirectoryMode, DirectoryOptions, Record, SharedLog};
 use isomer_storage::{LogPoint, StorageError, damaged, io_error};
 use isomer_vfs::{Lock, LockError, LockMode, OpenMode, Seal};
 
@@ -199,8 +199,8 @@ pub fn open_log(directory: &Path, options: &LsmOptions) -> Result<OpenedLog, Sto
     }
     let log_options = DirectoryOptions {
         mode: match options.read_only {
-            true => Mode::ReadOnly,
-            false => Mode::Shared,
+            true => DirectoryMode::ReadOnly,
+            false => DirectoryMode::Shared,
         },
         segment_bytes: options.segment_bytes,
         disk: options.disk.clone(),

@@ -11,7 +11,8 @@ use std::{
 
 use isomer_shared_log::{LogError, LogProcess, SharedLog};
 use isomer_storage::sync::{Condvar, Mutex};
-use isomer_storage::{LogPoint, StorageError, Version};
+use isomer_storage::{LogClock, LogPoint, StorageError, Version};
+use isomer_vfs::{BootTime, Time as _};
 
 use super::{Lease, ManifestNumbers};
 use crate::{
@@ -37,14 +38,20 @@ pub struct SharedWal {
     /// The right to maintain the tables.
     pub lease: Lease,
     applied: Mutex<Applied>,
+    /// The time of the log.
+    clock: LogClock,
     /// Whether records were applied since the last look at what other processes did.
     is_active: AtomicBool,
     activity: Mutex<Activity>,
     active: Condvar,
+    /// Signalled when the threads are to stop, and only then.
+    stopping: Condvar,
     /// Whether this process has not applied for long what is in the log: it does not maintain the tables then.
     pub lags: AtomicBool,
     /// Tables adopted from other processes, for statistics.
     pub adoptions: AtomicU64,
+    /// Whether a commit has waited in vain for the process that maintains the tables, and nothing was flushed since.
+    pub is_stalled: AtomicBool,
     /// Whether the newest tables, at the last look, hold commits that this process has not applied.
     pub tables_are_ahead: AtomicBool,
 }
@@ -80,11 +87,14 @@ impl SharedWal {
             numbers,
             lease,
             applied: Mutex::new(applied),
+            clock: LogClock::default(),
             is_active: AtomicBool::new(false),
             activity: Mutex::default(),
             active: Condvar::new(),
+            stopping: Condvar::new(),
             lags: AtomicBool::new(false),
             adoptions: AtomicU64::new(0),
+            is_stalled: AtomicBool::new(false),
             tables_are_ahead: AtomicBool::new(false),
         }
     }
@@ -129,9 +139,14 @@ impl SharedWal {
         }
     }
 
-    /// A version from which on all that were current at `since_ms` or later are; 0 if the times are not known.
-    pub fn version_since(&self, since_ms: u64) -> Version {
+    /// A version from which on all that were current in the last `age_ms` are; 0 if the times are not known. `clock_ms`
+    /// is the time by this process's clock; the log's may be ahead of it.
+    pub fn version_since(&self, clock_ms: u64, age_ms: u64) -> Version {
         let applied = self.applied.lock();
+        let now_ms = self
+            .clock
+            .now_ms(clock_ms, applied.last_ms, || BootTime.now());
+        let since_ms = now_ms.saturating_sub(age_ms);
         let before = applied.times.iter().rev();
         let mut before = before.skip_while(|(time, _)| *time > since_ms);
         before.next().map_or(0, |(_, version)| *version)
@@ -168,11 +183,12 @@ impl SharedWal {
         !activity.stop
     }
 
-    /// Waits, at most for `time`, until the threads are to stop.
+    /// Waits, at most for `time`, until the threads are to stop. Records that are applied do not end it: each commit
+    /// would wake the thread otherwise.
     pub fn pause(&self, time: Duration) {
         let mut activity = self.activity.lock();
         if !activity.stop {
-            self.active.wait_for(&mut activity, time);
+            self.stopping.wait_for(&mut activity, time);
         }
     }
 
@@ -180,6 +196,7 @@ impl SharedWal {
     pub fn stop(&self) {
         self.activity.lock().stop = true;
         self.active.notify_all();
+        self.stopping.notify_all();
     }
 
     /// Makes the records before the position `next` durable.
@@ -297,15 +314,15 @@ impl Wal {
         }
     }
 
-    /// A version from which on all that were current at `since_ms` or later are; 0 if that is unknown.
-    pub fn version_since(&self, since_ms: u64) -> Version {
+    /// A version from which on all that were current in the last `age_ms` before `clock_ms` are; 0 if that is unknown.
+    pub fn version_since(&self, clock_ms: u64, age_ms: u64) -> Version {
         match self {
             Self::Own(log) => log
-                .version_at(since_ms, Version::MAX)
+                .version_at(clock_ms.saturating_sub(age_ms), Version::MAX)
                 .ok()
                 .flatten()
                 .unwrap_or(0),
-            Self::Shared(wal) => wal.version_since(since_ms),
+            Self::Shared(wal) => wal.version_since(clock_ms, age_ms),
         }
     }
 
@@ -347,7 +364,42 @@ impl SharedWal {
 
 #[cfg(test)]
 mod tests {
+    use std::{path::Path, thread, time::Instant};
+
+    use isomer_shared_log::{LogId, MemoryLog};
+    use isomer_vfs::SimDisk;
+
     use super::*;
+
+    /// A thread that pauses between two looks sleeps while commits are applied, and ends at once when it has to.
+    #[test]
+    fn commits_do_not_end_a_pause() {
+        let log = Arc::new(MemoryLog::new(LogId(1), Duration::from_secs(60)));
+        let lease = Lease::new(Arc::new(SimDisk::new()), Path::new("database"));
+        let wal = SharedWal::new(log, None, lease, LogPoint::default());
+        let time = Duration::from_millis(60);
+        thread::scope(|scope| {
+            let pause = scope.spawn(|| {
+                let began = Instant::now();
+                wal.pause(time);
+                began.elapsed()
+            });
+            let mut next = 1;
+            while !pause.is_finished() {
+                next += 1;
+                let point = LogPoint { next, hash: 0 };
+                wal.note_applied(point, None, 0);
+                // The background thread takes note of each.
+                wal.is_active.store(false, Ordering::Release);
+                thread::yield_now();
+            }
+            let took = pause.join().expect("no panic");
+            assert!(took >= time, "{took:?}");
+            let long = scope.spawn(|| wal.pause(Duration::from_secs(60)));
+            wal.stop();
+            long.join().expect("it ends");
+        });
+    }
 
     #[test]
     fn times_of_the_window_are_kept() {

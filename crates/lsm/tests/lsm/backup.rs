@@ -11,7 +11,7 @@ use std::{
 
 use isomer_lsm::{
     LsmEngine, LsmOptions,
-    backup::{Point, keep_last, list},
+    backup::{RestoreTarget, keep_last, list},
 };
 use isomer_storage::{
     Durability, Engine, StorageError,
@@ -86,14 +86,14 @@ impl Subject {
         }
     }
 
-    fn backup(&self) -> isomer_lsm::backup::Taken {
+    fn backup(&self) -> isomer_lsm::backup::BackupResult {
         let disk = self.disk.clone();
         self.engine
             .backup(&disk, Path::new(TARGET), &mut |_, _| {})
             .unwrap()
     }
 
-    fn restore(&self, point: Point) -> Result<(u64, LsmEngine), StorageError> {
+    fn restore(&self, point: RestoreTarget) -> Result<(u64, LsmEngine), StorageError> {
         let again = Path::new(AGAIN);
         isomer_lsm::backup::remove_folder(&self.disk, again).unwrap();
         let restored = LsmEngine::restore(
@@ -150,11 +150,11 @@ fn a_backup_is_restored_to_any_version_and_time() {
     assert_eq!((second.number, second.version), (2, 250));
     assert!(second.copied.1 > 0);
     for version in [120, 121, 187, 249, 250] {
-        let (found, engine) = subject.restore(Point::Version(version)).unwrap();
+        let (found, engine) = subject.restore(RestoreTarget::Version(version)).unwrap();
         assert_eq!(found, version);
         assert_at(&engine, version);
     }
-    assert_at(&subject.restore(Point::Newest).unwrap().1, 250);
+    assert_at(&subject.restore(RestoreTarget::Newest).unwrap().1, 250);
     // Commit n has the time 1000 + 10 n.
     for (time, version) in [
         (2200, 120),
@@ -163,17 +163,21 @@ fn a_backup_is_restored_to_any_version_and_time() {
         (3000, 200),
         (9999, 250),
     ] {
-        let (found, engine) = subject.restore(Point::Time(time)).unwrap();
+        let (found, engine) = subject.restore(RestoreTarget::Time(time)).unwrap();
         assert_eq!(found, version, "at {time}");
         assert_at(&engine, version);
     }
-    for point in [Point::Version(119), Point::Version(251), Point::Time(1500)] {
+    for point in [
+        RestoreTarget::Version(119),
+        RestoreTarget::Version(251),
+        RestoreTarget::Time(1500),
+    ] {
         let error = subject.restore(point).map(drop).unwrap_err();
         assert!(matches!(error, StorageError::Invalid(_)), "{error}");
     }
     // A database that continues from an earlier point has another history: its backups are not mixed with the
     // first one's.
-    let other = subject.restore(Point::Version(187)).unwrap().1;
+    let other = subject.restore(RestoreTarget::Version(187)).unwrap().1;
     let error = other.backup(&subject.disk, Path::new(TARGET), &mut |_, _| {});
     let error = error.unwrap_err().to_string();
     assert!(error.contains("another database"), "{error}");
@@ -184,7 +188,7 @@ fn a_backup_is_restored_to_any_version_and_time() {
     assert_eq!(again.version, 255);
     assert_eq!(keep_last(&subject.disk, Path::new(TARGET), 1).unwrap(), 2);
     assert_eq!(list(&subject.disk, Path::new(TARGET)).unwrap().len(), 1);
-    assert_at(&subject.restore(Point::Newest).unwrap().1, 255);
+    assert_at(&subject.restore(RestoreTarget::Newest).unwrap().1, 255);
     assert!(
         !subject
             .disk
@@ -204,7 +208,10 @@ fn a_clock_that_goes_back_restores_no_later_state() {
     subject.commit(20);
     subject.time.store(10, Ordering::Relaxed);
     subject.backup();
-    let error = subject.restore(Point::Time(before)).map(drop).unwrap_err();
+    let error = subject
+        .restore(RestoreTarget::Time(before))
+        .map(drop)
+        .unwrap_err();
     assert!(matches!(error, StorageError::Invalid(_)), "{error}");
     assert!(
         error.to_string().contains("no backup reaches back"),
@@ -217,16 +224,19 @@ fn a_clock_that_goes_back_restores_no_later_state() {
     for backup in list(&subject.disk, Path::new(TARGET)).unwrap() {
         assert!(backup.time_ms >= before + 200, "{}", backup.time_ms);
     }
-    let error = subject.restore(Point::Time(before)).map(drop).unwrap_err();
+    let error = subject
+        .restore(RestoreTarget::Time(before))
+        .map(drop)
+        .unwrap_err();
     assert!(matches!(error, StorageError::Invalid(_)), "{error}");
     subject.time.store(before + 1_000, Ordering::Relaxed);
     subject.commit(10);
     subject.backup();
-    let (version, engine) = subject.restore(Point::Time(before + 200)).unwrap();
+    let (version, engine) = subject.restore(RestoreTarget::Time(before + 200)).unwrap();
     assert_eq!(version, 60, "the last one that is not later");
     assert_at(&engine, 60);
     drop(engine);
-    assert_eq!(subject.restore(Point::Version(45)).unwrap().0, 45);
+    assert_eq!(subject.restore(RestoreTarget::Version(45)).unwrap().0, 45);
 }
 
 /// Copies of the database that are written to independently do not add their backups to its own: a point
@@ -258,7 +268,7 @@ fn copies_do_not_add_backups_to_those_of_the_original() {
     assert_eq!(subject.backup().number, 3);
     for version in 20..=30 {
         assert_at(
-            &subject.restore(Point::Version(version)).unwrap().1,
+            &subject.restore(RestoreTarget::Version(version)).unwrap().1,
             version,
         );
     }
@@ -306,7 +316,7 @@ fn an_encrypted_database_has_encrypted_backups() {
             );
         }
     }
-    let (version, engine) = subject.restore(Point::Version(10)).unwrap();
+    let (version, engine) = subject.restore(RestoreTarget::Version(10)).unwrap();
     assert_eq!(version, 10);
     assert_eq!(
         engine.snapshot().unwrap().get(b"a secret key").unwrap(),
@@ -331,7 +341,7 @@ fn contents(disk: &SimDisk, folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)>
     let mut found = Vec::new();
     for name in disk.list(folder).unwrap() {
         let path = folder.join(name);
-        if disk.kind(&path).unwrap() == isomer_vfs::Kind::Folder {
+        if disk.kind(&path).unwrap() == isomer_vfs::FileType::Folder {
             found.extend(contents(disk, &path));
             continue;
         }
@@ -405,7 +415,7 @@ fn backups_are_taken_while_writes_go_on() {
             &isomer_vfs::RealDisk,
             &path("backups"),
             &target,
-            Point::Version(version),
+            RestoreTarget::Version(version),
             None,
             &options,
             &mut |_, _| {},

@@ -4,12 +4,14 @@
 use std::{fs, path::Path, sync::Arc};
 
 use isomer_lsm::{LsmEngine, LsmOptions};
-use isomer_storage::{Durability, Engine, KeyRange, Memory, MemoryKind, Order, Read, StorageError};
+use isomer_storage::{
+    Durability, Engine, KeyRange, MemoryBudget, MemoryKind, Order, Read, StorageError,
+};
 
 const MEMTABLE: usize = 64 << 10;
 const ENTRIES: u32 = 20_000;
 
-fn options(memory: Option<&Memory>) -> LsmOptions {
+fn options(memory: Option<&MemoryBudget>) -> LsmOptions {
     LsmOptions {
         memtable_bytes: MEMTABLE,
         segment_bytes: 128 << 10,
@@ -19,7 +21,7 @@ fn options(memory: Option<&Memory>) -> LsmOptions {
     }
 }
 
-fn open(folder: &Path, memory: Option<&Memory>) -> Arc<LsmEngine> {
+fn open(folder: &Path, memory: Option<&MemoryBudget>) -> Arc<LsmEngine> {
     Arc::new(LsmEngine::open(folder, options(memory)).expect("opens"))
 }
 
@@ -145,7 +147,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
 #[test]
 fn memtables_stay_within_the_budget() {
     let folder = tempfile::tempdir().expect("a folder");
-    let memory = Memory::new(1 << 20);
+    let memory = MemoryBudget::new(1 << 20);
     let engine = open(folder.path(), Some(&memory));
     let version = engine.version();
     let free = memory.free_bytes();

@@ -11,7 +11,7 @@ use std::{
 
 use isomer_lsm::{LsmEngine, LsmOptions};
 use isomer_storage::{Durability, Engine, KeyRange, StorageError, conformance::Random};
-use isomer_vfs::{Disk, Kind, OpenMode, SimDisk};
+use isomer_vfs::{Disk, FileType, OpenMode, SimDisk};
 
 fn open(disk: &SimDisk, folder: &str) -> LsmEngine {
     let (random, time) = (AtomicU64::new(1), AtomicU64::new(1_000));
@@ -96,7 +96,7 @@ fn copy(disk: &SimDisk, from: &Path, to: &Path) {
     disk.make_folder(to).expect("a folder");
     for name in disk.list(from).expect("a folder") {
         let (from, to) = (from.join(&name), to.join(&name));
-        if disk.kind(&from).expect("there") == Kind::Folder {
+        if disk.kind(&from).expect("there") == FileType::Folder {
             copy(disk, &from, &to);
             continue;
         }

@@ -16,9 +16,9 @@ use isomer_vfs::{Call, FaultyDisk, Loss, SimDisk};
 use crate::{
     inspect::{inspect, inspect_backups, mixed},
     is_quick, number, on_all_cores,
-    power::disk,
+    power::disk_of,
     seed,
-    workload::{self, Journal, Shape},
+    workload::{self, Journal, Shape, WalKind},
 };
 
 const EIO: i32 = 5;
@@ -51,25 +51,25 @@ impl Tried {
     }
 }
 
-const SHAPE: Shape = Shape {
-    rounds: 40,
-    faults: true,
-};
-
 /// Prints the fault if a test panics.
-struct PrintFault(u64, Option<Fault>);
+struct PrintFault(u64, WalKind, Option<Fault>);
 
 impl Drop for PrintFault {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("seed {}, {:?}", self.0, self.1);
+            eprintln!("seed {}, {:?}, {:?}", self.0, self.1, self.2);
         }
     }
 }
 
-fn attempt(seed: u64, fault: Option<Fault>) -> Tried {
-    let _tell = PrintFault(seed, fault);
-    let sim = disk();
+fn attempt(seed: u64, log: WalKind, fault: Option<Fault>) -> Tried {
+    let _tell = PrintFault(seed, log, fault);
+    let sim = disk_of(log);
+    let shape = Shape {
+        rounds: 40,
+        faults: true,
+        log,
+    };
     let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
     let died: Arc<AtomicBool> = Arc::default();
     let before = {
@@ -113,8 +113,11 @@ fn attempt(seed: u64, fault: Option<Fault>) -> Tried {
     }
     let faulty =
         FaultyDisk::new(Arc::new(sim.clone()), Arc::new(before)).and_behind(Arc::new(behind));
-    let journal = workload::run_mortal(Arc::new(faulty), &sim, seed, SHAPE, died);
-    let what = format!("seed {seed}, {fault:?}, {:?}", journal.refused.first());
+    let journal = workload::run_mortal(Arc::new(faulty), &sim, seed, shape, died);
+    let what = format!(
+        "{log:?}, seed {seed}, {fault:?}, {:?}",
+        journal.refused.first()
+    );
     if let Some(Fault::Short { .. }) = fault {
         assert_eq!(journal.refused, Vec::<String>::new(), "{what}: retried");
     }
@@ -185,7 +188,21 @@ fn faults(whole: &Tried, step: usize) -> Vec<Fault> {
 
 #[test]
 fn every_call_fails_once_and_for_ever() {
-    fail_calls(seed(), if is_quick() { 11 } else { 1 });
+    fail_calls(seed(), WalKind::Private, if is_quick() { 11 } else { 1 });
+}
+
+/// Some calls of one process of a shared database.
+#[test]
+fn some_calls_of_a_shared_database_fail() {
+    let step = if is_quick() { 41 } else { 5 };
+    fail_calls(seed(), WalKind::Shared { processes: 1 }, step);
+}
+
+/// Some calls while two processes write, which both meet the failures of their disk.
+#[test]
+fn some_calls_of_two_processes_fail() {
+    let step = if is_quick() { 41 } else { 5 };
+    fail_calls(seed(), WalKind::Shared { processes: 2 }, step);
 }
 
 /// Some calls of another workload.
@@ -193,11 +210,11 @@ fn every_call_fails_once_and_for_ever() {
 fn some_calls_of_a_second_workload_fail() {
     let seed = number("ISOMER_TEST_SEED", 20_779);
     println!("ISOMER_TEST_SEED={seed}");
-    fail_calls(seed, 23);
+    fail_calls(seed, WalKind::Private, 23);
 }
 
-fn fail_calls(seed: u64, step: usize) {
-    let whole = attempt(seed, None);
+fn fail_calls(seed: u64, log: WalKind, step: usize) {
+    let whole = attempt(seed, log, None);
     assert_eq!(whole.refused, 0, "nothing fails without a fault");
     let faults = faults(&whole, step);
     let refused = AtomicU64::new(0);
@@ -205,7 +222,7 @@ fn fail_calls(seed: u64, step: usize) {
         let Some(fault) = faults.get(next as usize) else {
             return false;
         };
-        let tried = attempt(seed, Some(*fault));
+        let tried = attempt(seed, log, Some(*fault));
         refused.fetch_add((tried.refused > 0).into(), Ordering::Relaxed);
         true
     });

@@ -8,15 +8,15 @@ use std::{
 };
 
 use isomer_storage::{StorageError, conformance::Random};
-use isomer_vfs::{Disk, Kind, Loss, OpenMode, SimDisk};
+use isomer_vfs::{Disk, FileType, Loss, OpenMode, SimDisk};
 
 use crate::{
     inspect::check_stream_of,
     is_quick,
-    power::disk,
+    power::disk_of,
     seed,
     subject::{self, DATABASE},
-    workload::{self, Journal, Shape, read_all},
+    workload::{self, Journal, Shape, WalKind, read_all},
 };
 
 /// How the damage of one database was detected.
@@ -34,16 +34,26 @@ enum Met {
 
 #[test]
 fn damaged_files_are_never_believed() {
-    let trials = if is_quick() { 100 } else { 1_000 };
+    damage_files(WalKind::Private, 1_000);
+}
+
+#[test]
+fn damaged_files_of_a_shared_database_are_never_believed() {
+    damage_files(WalKind::Shared { processes: 2 }, 500);
+}
+
+fn damage_files(log: WalKind, trials: u64) {
+    let trials = if is_quick() { 100 } else { trials };
     let mut counts = [0; 4];
     let mut random = Random(seed());
     let mut trial = 0;
     while trial < trials {
         // Several databases, as each has different files.
-        let sim = disk();
+        let sim = disk_of(log);
         let shape = Shape {
             rounds: 60,
             faults: false,
+            log,
         };
         let workload = random.number();
         let journal = Arc::new(workload::run(Arc::new(sim.clone()), &sim, workload, shape));
@@ -72,27 +82,43 @@ fn damaged_files_are_never_believed() {
 #[test]
 fn a_damaged_log_that_was_left_open_is_not_believed() {
     for number in 0..if is_quick() { 5 } else { 40 } {
-        damage_an_open_log(seed().wrapping_mul(1000).wrapping_add(number));
+        let seed = seed().wrapping_mul(1000).wrapping_add(number);
+        damage_an_open_log(seed, WalKind::Private);
+    }
+}
+
+#[test]
+fn a_damaged_shared_log_that_was_left_open_is_not_believed() {
+    for number in 0..if is_quick() { 5 } else { 40 } {
+        let seed = seed().wrapping_mul(1000).wrapping_add(number);
+        let processes = 1 + number % 2;
+        damage_an_open_log(seed, WalKind::Shared { processes });
     }
 }
 
 /// The same with one workload.
-pub fn damage_an_open_log(seed: u64) {
-    let sim = disk();
+pub fn damage_an_open_log(seed: u64, log: WalKind) {
+    let sim = disk_of(log);
     let shape = Shape {
         rounds: 30,
         faults: false,
+        log,
     };
-    let (journal, engine) = workload::run_and_leave(Arc::new(sim.clone()), &sim, seed, shape);
+    let (journal, engines) = workload::run_and_leave(Arc::new(sim.clone()), &sim, seed, shape);
     let journal = Arc::new(journal);
-    let logs = files(&sim, &Path::new(DATABASE).join("log"));
+    let folder = match log {
+        WalKind::Private => "log",
+        WalKind::Shared { .. } => "shared",
+    };
+    let logs = files(&sim, &Path::new(DATABASE).join(folder));
     let mut random = Random(seed);
     for trial in 0..10 {
         let bad = sim.after_power_loss(Loss::Everything, trial);
         let damage = damage(&bad, &logs, &mut random);
-        patiently(bad, journal.clone(), format!("seed {seed}: {damage}"));
+        let what = format!("{log:?}, seed {seed}: {damage}");
+        patiently(bad, journal.clone(), what);
     }
-    drop(engine);
+    drop(engines);
 }
 
 /// All files that are not empty.
@@ -100,7 +126,7 @@ pub fn files(disk: &SimDisk, folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for name in disk.list(folder).expect("listed") {
         let path = folder.join(name);
-        if disk.kind(&path).expect("there") == Kind::Folder {
+        if disk.kind(&path).expect("there") == FileType::Folder {
             found.extend(files(disk, &path));
             continue;
         }

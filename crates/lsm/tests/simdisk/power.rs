@@ -15,8 +15,8 @@ use isomer_vfs::{Disk, Loss, SimDisk};
 use crate::{
     inspect::{inspect, inspect_backups, inspect_copy, mixed},
     is_quick, number, on_all_cores, seed,
-    subject::{self, DATABASE, ENCRYPTED},
-    workload::{self, Journal, Shape},
+    subject::{self, DATABASE, ENCRYPTED, SHARED},
+    workload::{self, Journal, Shape, WalKind},
 };
 
 /// A disk with an empty, durable folder for the database.
@@ -27,14 +27,27 @@ pub fn disk() -> SimDisk {
     disk
 }
 
-/// The same; every eighth one is for an encrypted database.
-fn disk_for(seed: u64) -> SimDisk {
+/// The same for a database with that log.
+pub fn disk_of(log: WalKind) -> SimDisk {
     let disk = disk();
-    if seed.is_multiple_of(8) {
-        disk.make_folder(Path::new(ENCRYPTED)).expect("a folder");
-        disk.sync_folder(Path::new("/")).expect("synced");
+    if log != WalKind::Private {
+        mark(&disk, SHARED);
     }
     disk
+}
+
+/// The same; every eighth one is for an encrypted database.
+fn disk_for(seed: u64, log: WalKind) -> SimDisk {
+    let disk = disk_of(log);
+    if seed.is_multiple_of(8) {
+        mark(&disk, ENCRYPTED);
+    }
+    disk
+}
+
+fn mark(disk: &SimDisk, name: &str) {
+    disk.make_folder(Path::new(name)).expect("a folder");
+    disk.sync_folder(Path::new("/")).expect("synced");
 }
 
 /// The changes of a workload at which the power is lost: every `step`-th on average.
@@ -58,7 +71,23 @@ impl Cuts {
 
 #[test]
 fn power_cuts_lose_nothing_durable_and_leave_nothing_half_done() {
-    let most = number("ISOMER_POWER_CUTS", if is_quick() { 200 } else { 10_000 });
+    cut_workloads(WalKind::Private, 10_000);
+}
+
+/// The same with a log that processes share, and one process.
+#[test]
+fn power_cuts_of_a_shared_database_lose_nothing_durable() {
+    cut_workloads(WalKind::Shared { processes: 1 }, 1_000);
+}
+
+/// The same while two processes write.
+#[test]
+fn power_cuts_of_two_processes_lose_nothing_durable() {
+    cut_workloads(WalKind::Shared { processes: 2 }, 1_000);
+}
+
+fn cut_workloads(log: WalKind, most: u64) {
+    let most = number("ISOMER_POWER_CUTS", if is_quick() { 200 } else { most });
     let seconds = number("ISOMER_TEST_SECONDS", 0);
     let started = Instant::now();
     let cuts = Cuts {
@@ -70,12 +99,13 @@ fn power_cuts_lose_nothing_durable_and_leave_nothing_half_done() {
     let first = seed();
     let workloads = AtomicU64::new(0);
     on_all_cores(|number| {
-        cut_workload(first.wrapping_mul(1_000_000).wrapping_add(number), &cuts);
+        let seed = first.wrapping_mul(1_000_000).wrapping_add(number);
+        cut_workload(seed, log, &cuts);
         workloads.fetch_add(1, Ordering::Relaxed);
         !cuts.enough()
     });
     println!(
-        "{} cuts in each of {} ways of losing, over {workloads:?} workloads, {:.1} s",
+        "{log:?}: {} cuts in each of {} ways of losing, over {workloads:?} workloads, {:.1} s",
         cuts.done.into_inner(),
         Loss::ALL.len(),
         started.elapsed().as_secs_f64()
@@ -83,12 +113,13 @@ fn power_cuts_lose_nothing_durable_and_leave_nothing_half_done() {
 }
 
 /// Runs one workload and cuts the power during it.
-pub fn cut_workload(seed: u64, cuts: &Cuts) {
-    let disk = disk_for(seed);
+pub fn cut_workload(seed: u64, log: WalKind, cuts: &Cuts) {
+    let disk = disk_for(seed, log);
     let recorder = disk.record();
     let shape = Shape {
         rounds: 60,
         faults: false,
+        log,
     };
     let journal = workload::run(Arc::new(disk.clone()), &disk, seed, shape);
     let recording = recorder.finish();
@@ -101,7 +132,7 @@ pub fn cut_workload(seed: u64, cuts: &Cuts) {
         replay.forward_to(change);
         for loss in Loss::ALL {
             let chance = mixed(seed, change, loss as u64);
-            let what = format!("seed {seed}, change {change}, {loss:?}");
+            let what = format!("{log:?}, seed {seed}, change {change}, {loss:?}");
             let found = replay.after_power_loss(loss, chance);
             after_cut(&found, &journal, change, chance, &what);
         }

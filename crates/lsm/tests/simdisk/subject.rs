@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use isomer_lsm::{LsmEngine, LsmOptions, backup::Point};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions, backup::RestoreTarget};
 use isomer_storage::{Engine, StorageError, Version};
 use isomer_vfs::{Disk, keys::MasterKey};
 
@@ -45,6 +45,16 @@ impl Tended {
         self.0.prepare()
     }
 
+    /// Adopts newer tables of another process, or takes over from one that has ended.
+    pub fn follow(&self) -> Result<(), StorageError> {
+        self.0.follow()
+    }
+
+    /// Whether it flushes and compacts.
+    pub fn maintains(&self) -> bool {
+        self.0.maintains()
+    }
+
     /// Compacts all tables into one run.
     pub fn compact_all(&self) -> Result<(), StorageError> {
         self.0.compact_all()
@@ -63,9 +73,20 @@ pub fn open_existing(disk: Arc<dyn Disk>, folder: &Path) -> Result<Tended, Stora
 
 /// If this exists, databases on the disk are encrypted.
 pub const ENCRYPTED: &str = "/encrypted";
+/// If this exists, the database is one that processes share.
+pub const SHARED: &str = "/shared";
+
+/// Whether a file that says something about a disk exists.
+fn has_mark(disk: &dyn Disk, mark: &str) -> Result<bool, StorageError> {
+    let exists = disk.exists(Path::new(mark));
+    exists.map_err(|error| StorageError::Unavailable(error.to_string()))
+}
 
 fn open_with(disk: Arc<dyn Disk>, folder: &Path, create: bool) -> Result<Tended, StorageError> {
-    let options = options(disk.clone(), create)?;
+    let mut options = options(disk.clone(), create)?;
+    if folder == Path::new(DATABASE) && has_mark(&*disk, SHARED)? {
+        options.sharing = LogSharing::Shared;
+    }
     Ok(Tended(LsmEngine::open(folder, options)?, disk))
 }
 
@@ -77,7 +98,7 @@ pub fn restore(
     folder: &Path,
 ) -> Result<(), StorageError> {
     let options = options(disk.clone(), true)?;
-    let (point, key) = (Point::Version(version), options.key.clone());
+    let (point, key) = (RestoreTarget::Version(version), options.key.clone());
     LsmEngine::restore(
         &*disk,
         source,
@@ -93,9 +114,7 @@ pub fn restore(
 fn options(disk: Arc<dyn Disk>, create: bool) -> Result<LsmOptions, StorageError> {
     // One sequence per process: a salt is never drawn twice, and runs are reproducible as far as that matters.
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let encrypted = disk
-        .exists(Path::new(ENCRYPTED))
-        .map_err(|error| StorageError::Unavailable(error.to_string()))?;
+    let encrypted = has_mark(&*disk, ENCRYPTED)?;
     let key = encrypted.then(|| MasterKey::from_bytes(&[0x42; 32]).expect("a key"));
     Ok(LsmOptions {
         disk,

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -11,7 +12,7 @@ use std::{
 };
 
 use isomer_storage::{
-    Durability, KeyRange, Order, Snapshot, StorageError, Version,
+    Durability, EngineTransaction, KeyRange, Order, Snapshot, StorageError, Version,
     conformance::{ALL, Random, scan},
 };
 use isomer_vfs::{Call, Disk, FaultyDisk, Loss, SimDisk};
@@ -89,6 +90,52 @@ impl Journal {
     }
 }
 
+/// The log of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalKind {
+    /// Its own.
+    Private,
+    /// One that so many processes share. Each operation is one of any of them.
+    Shared { processes: u64 },
+}
+
+impl WalKind {
+    fn processes(self) -> u64 {
+        match self {
+            Self::Private => 1,
+            Self::Shared { processes } => processes,
+        }
+    }
+}
+
+/// A write of a transaction.
+enum Write {
+    Put(Vec<u8>, Arc<[u8]>),
+    Delete(Vec<u8>),
+    DeleteRange(Vec<u8>, Vec<u8>),
+}
+
+impl Write {
+    fn apply(&self, pairs: &mut Pairs) {
+        match self {
+            Self::Put(key, value) => drop(pairs.insert(key.clone(), value.clone())),
+            Self::Delete(key) => drop(pairs.remove(key)),
+            Self::DeleteRange(start, end) => pairs.retain(|key, _| key < start || key >= end),
+        }
+    }
+
+    fn make(&self, transaction: &mut dyn EngineTransaction) -> Result<(), StorageError> {
+        match self {
+            Self::Put(key, value) => transaction.put(key, value),
+            Self::Delete(key) => transaction.delete(key),
+            Self::DeleteRange(start, end) => transaction.delete_range(KeyRange {
+                start,
+                end: Some(end),
+            }),
+        }
+    }
+}
+
 /// Size of a workload, and its behaviour when a call on the disk fails.
 #[derive(Clone, Copy)]
 pub struct Shape {
@@ -96,6 +143,8 @@ pub struct Shape {
     pub rounds: u64,
     /// Whether errors are expected: they are recorded, and the work continues.
     pub faults: bool,
+    /// The log of the database.
+    pub log: WalKind,
 }
 
 /// Properties of commits.
@@ -113,6 +162,13 @@ struct HeldSnapshot {
     pairs: Arc<Pairs>,
 }
 
+/// A process that has the database open.
+struct Process {
+    engine: Tended,
+    /// Set when it is killed: it changes nothing on the disk from then on.
+    killed: Arc<AtomicBool>,
+}
+
 /// A workload in progress.
 pub struct Work<'a> {
     /// The operations so far.
@@ -121,9 +177,10 @@ pub struct Work<'a> {
     sim: &'a SimDisk,
     shape: Shape,
     random: Random,
-    engine: Option<Tended>,
-    /// Set when the process with the open database is killed: it changes nothing on the disk from then on.
-    killed: Arc<AtomicBool>,
+    /// The processes that have it open; none after an error.
+    processes: Vec<Process>,
+    /// The one that makes the next operation.
+    at: usize,
     /// Set if the process dies by a fault: no call on the disk has an effect until another process begins.
     died: Arc<AtomicBool>,
     /// A call failed.
@@ -156,7 +213,7 @@ pub fn run_mortal(
     work.open();
     work.rise();
     for round in 0..shape.rounds {
-        if work.engine.is_none() {
+        if work.processes.is_empty() {
             break;
         }
         work.act(round);
@@ -172,7 +229,7 @@ pub fn run_and_leave(
     sim: &SimDisk,
     seed: u64,
     shape: Shape,
-) -> (Journal, Option<Tended>) {
+) -> (Journal, Vec<Tended>) {
     let mut work = Work::new(disk, sim, seed, shape);
     assert!(work.open(), "nothing fails without a fault");
     for round in 0..shape.rounds {
@@ -180,12 +237,9 @@ pub fn run_and_leave(
     }
     work.commit(shape.rounds);
     work.sync();
-    work.tended()
-        .flush()
-        .expect("nothing fails without a fault");
-    work.held.clear();
-    let engine = work.engine.take();
-    (work.journal, engine)
+    work.flush();
+    let engines = work.abandon();
+    (work.journal, engines)
 }
 
 impl<'a> Work<'a> {
@@ -204,8 +258,8 @@ impl<'a> Work<'a> {
             sim,
             shape,
             random: Random(seed),
-            engine: None,
-            killed: Arc::default(),
+            processes: Vec::new(),
+            at: 0,
             died: Arc::default(),
             failed: false,
             mix: CommitMix {
@@ -220,26 +274,57 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Opens the database; returns false if that failed.
+    /// Opens the database in all processes that do not have it open; returns false if that failed in one.
     pub fn open(&mut self) -> bool {
-        self.killed = Arc::default();
-        let killed = self.killed.clone();
-        let hook = move |_: Call, _: &Path| match killed.load(Ordering::SeqCst) {
+        while (self.processes.len() as u64) < self.shape.log.processes() {
+            if !self.open_one() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn open_one(&mut self) -> bool {
+        let killed: Arc<AtomicBool> = Arc::default();
+        let is_killed = killed.clone();
+        let hook = move |call: Call, _: &Path| match is_killed.load(Ordering::SeqCst) {
+            // A process that has ended does not see that a sync fails, and does not tell others.
+            true if call == Call::Sync && !std::thread::panicking() => {
+                std::panic::resume_unwind(Box::new("killed"));
+            }
             true => Err(io::Error::other("killed")),
             false => Ok(()),
         };
         let disk = FaultyDisk::new(self.disk.clone(), Arc::new(hook));
+        let is_alone = self.processes.is_empty();
         match subject::open(Arc::new(disk), Path::new(DATABASE)) {
             Ok(engine) => {
-                self.engine = Some(engine);
+                self.processes.push(Process { engine, killed });
+                self.at = self.processes.len() - 1;
+                self.settle();
                 self.check_opened();
-                self.note_opened();
+                if is_alone {
+                    self.note_opened();
+                }
                 true
             }
             Err(error) => {
                 self.refuse("opening", error);
                 false
             }
+        }
+    }
+
+    /// In a shared database the processes go on after a commit of unknown outcome: it has taken effect once it is seen.
+    fn settle(&mut self) {
+        if !self.dead || self.shape.log == WalKind::Private {
+            return;
+        }
+        let unknown = self.journal.states.last_mut().expect("a state");
+        let seen = self.processes[self.at].engine.engine().snapshot();
+        if unknown.unknown && seen.is_ok_and(|seen| seen.version() == unknown.version) {
+            unknown.unknown = false;
+            self.dead = false;
         }
     }
 
@@ -283,7 +368,7 @@ impl<'a> Work<'a> {
     fn rise(&mut self) {
         if self.died.load(Ordering::SeqCst) {
             self.held.clear();
-            self.engine = None;
+            self.processes.clear();
             (self.hurt, self.failed) = (true, true);
             self.died.store(false, Ordering::SeqCst);
             self.open();
@@ -295,7 +380,24 @@ impl<'a> Work<'a> {
     }
 
     fn tended(&self) -> &Tended {
-        self.engine.as_ref().expect("open")
+        &self.processes[self.at].engine
+    }
+
+    /// The process that flushes and compacts; it is another one if the one before has ended.
+    fn maintainer(&mut self) -> &Tended {
+        let maintainer = self.processes.iter().position(|it| it.engine.maintains());
+        self.at = maintainer.unwrap_or(self.at);
+        if let Err(error) = self.tended().follow() {
+            self.refuse("following", error);
+        }
+        self.tended()
+    }
+
+    /// Flushes the memtable.
+    fn flush(&mut self) {
+        if let Err(error) = self.maintainer().flush() {
+            self.refuse("flushing", error);
+        }
     }
 
     /// Records an error; panics if none is expected.
@@ -315,6 +417,11 @@ impl<'a> Work<'a> {
 
     /// One operation.
     pub fn act(&mut self, round: u64) {
+        self.at = match self.processes.len() as u64 {
+            0 | 1 => 0,
+            count => self.random.below(count) as usize,
+        };
+        self.settle();
         match self.random.below(100) {
             0..55 => self.commit(round),
             55..57 => self.kill(),
@@ -323,15 +430,13 @@ impl<'a> Work<'a> {
                     self.refuse("making segments ahead", error);
                 }
             }
-            59..66 => {
-                if let Err(error) = self.tended().flush() {
-                    self.refuse("flushing", error);
-                }
-            }
+            59..66 => self.flush(),
             66..74 => {
-                let result = match self.random.below(3) {
-                    0 => self.tended().compact_all(),
-                    _ => self.tended().compact(),
+                let whole = self.random.below(3) == 0;
+                let maintainer = self.maintainer();
+                let result = match whole {
+                    true => maintainer.compact_all(),
+                    false => maintainer.compact(),
                 };
                 if let Err(error) = result {
                     self.refuse("compacting", error);
@@ -349,7 +454,7 @@ impl<'a> Work<'a> {
             93..96 => self.hold(),
             _ => self.check("reading"),
         }
-        if self.engine.is_some() && self.random.below(8) == 0 {
+        if !self.processes.is_empty() && self.random.below(8) == 0 {
             self.check_held();
         }
     }
@@ -357,7 +462,7 @@ impl<'a> Work<'a> {
     /// Closes it; closing makes everything durable, unless a call fails, which is not reported.
     pub fn close(&mut self) {
         self.held.clear();
-        self.engine = None;
+        self.processes.clear();
         self.hurt |= self.shape.faults;
         if !self.hurt {
             let version = self.journal.last().version;
@@ -365,23 +470,29 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Ends the process and starts another: nothing that it wrote is lost, and opening makes all of it durable.
+    /// Ends a process and starts another: nothing that it wrote is lost, and if it was alone, opening makes all of it
+    /// durable.
     fn kill(&mut self) {
         self.held.clear();
-        self.killed.store(true, Ordering::SeqCst);
-        self.engine = None;
-        if self.open() && !self.shape.faults {
+        let process = self.processes.remove(self.at);
+        self.at = 0;
+        process.killed.store(true, Ordering::SeqCst);
+        // It ends at its next sync.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(process)));
+        let was_alone = self.processes.is_empty();
+        if self.open() && was_alone && !self.shape.faults {
             let version = self.journal.last().version;
             self.journal.durable.push((self.sim.changes(), version));
         }
     }
 
-    /// Stops without closing, as a killed process does. Returns the engine, to be forgotten once its disk is
+    /// Stops without closing, as a killed process does. Returns the engines, to be forgotten once their disk is
     /// gone.
-    pub fn abandon(&mut self) -> Option<Tended> {
+    pub fn abandon(&mut self) -> Vec<Tended> {
         self.held.clear();
         self.hurt = true;
-        self.engine.take()
+        let processes = self.processes.drain(..);
+        processes.map(|process| process.engine).collect()
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -407,7 +518,6 @@ impl<'a> Work<'a> {
     }
 
     fn commit(&mut self, round: u64) {
-        let mut pairs = (*self.journal.last().pairs).clone();
         if self.random.below(10) == 0 {
             self.mix = CommitMix {
                 streams: self.random.below(3) > 0,
@@ -426,61 +536,58 @@ impl<'a> Work<'a> {
             Ok(transaction) => transaction,
             Err(error) => return self.refuse("beginning", error),
         };
-        let mut refused = None;
+        let writes = self.writes(round, mix, &mut stream);
+        let made = writes.iter().map(|write| write.make(&mut *transaction));
+        if let Some(error) = made.filter_map(Result::err).next() {
+            return self.refuse("writing", error);
+        }
+        match mix.streams {
+            true => transaction.append_stream(&stream),
+            false => stream.clear(),
+        }
+        let result = transaction.commit(durability);
+        self.committed(result, &writes, stream, durability == Durability::Synced);
+    }
+
+    /// The writes of a transaction; adds its keys to its entry of the change stream.
+    fn writes(&mut self, round: u64, mix: CommitMix, stream: &mut Vec<u8>) -> Vec<Write> {
+        let mut writes = Vec::new();
         for _ in 0..1 + self.random.below(12) {
             let key = self.key();
-            let done = match self.random.below(10) {
-                0 | 1 => {
-                    pairs.remove(&key);
-                    transaction.delete(&key)
-                }
-                2 if self.random.below(3) == 0 => {
-                    let end = self.key();
-                    pairs.retain(|one, _| *one < key || *one >= end);
-                    transaction.delete_range(KeyRange {
-                        start: &key,
-                        end: Some(&end),
-                    })
-                }
+            writes.push(match self.random.below(10) {
+                0 | 1 => Write::Delete(key),
+                2 if self.random.below(3) == 0 => Write::DeleteRange(key, self.key()),
                 _ => {
-                    let value = self.value(round);
-                    let done = transaction.put(&key, &value);
                     stream.extend_from_slice(&key);
-                    pairs.insert(key, value);
-                    done
+                    Write::Put(key, self.value(round))
                 }
-            };
-            refused = refused.or(done.err());
+            });
         }
         // Without an entry of the change stream, a commit that changes nothing is not a commit.
         let large = self.random.below(30) == 0;
         if large || !mix.streams {
             // Larger than a segment of the log.
             let len = if large { 9 << 10 } else { 8 };
-            let (key, value): (_, Arc<[u8]>) = (self.key(), vec![round as u8; len].into());
-            refused = refused.or(transaction.put(&key, &value).err());
-            pairs.insert(key, value);
+            writes.push(Write::Put(self.key(), vec![round as u8; len].into()));
         }
-        match mix.streams {
-            true => transaction.append_stream(&stream),
-            false => stream.clear(),
-        }
-        if let Some(error) = refused {
-            return self.refuse("writing", error);
-        }
-        let result = transaction.commit(durability);
-        self.committed(result, pairs, stream, durability == Durability::Synced);
+        writes
     }
 
     fn committed(
         &mut self,
         result: Result<Version, StorageError>,
-        pairs: Pairs,
+        writes: &[Write],
         stream: Vec<u8>,
         durable: bool,
     ) {
+        if let Ok(version) = result {
+            self.settle_before(version);
+        }
         let what = &self.what;
-        let next = self.journal.last().version + 1;
+        let last = self.journal.last();
+        let next = last.version + 1;
+        let mut pairs = (*last.pairs).clone();
+        writes.iter().for_each(|write| write.apply(&mut pairs));
         let state = |unknown| State {
             version: next,
             pairs: Arc::new(pairs),
@@ -511,22 +618,36 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// In a shared database, the version of the next commit says whether one of unknown outcome has taken effect.
+    fn settle_before(&mut self, version: Version) {
+        if !self.dead || self.shape.log == WalKind::Private {
+            return;
+        }
+        let states = &mut self.journal.states;
+        if let Some(state) = states.last_mut().filter(|state| state.unknown) {
+            match state.version < version {
+                true => state.unknown = false,
+                false => drop(states.pop()),
+            }
+        }
+        self.dead = false;
+    }
+
     fn ingest(&mut self, round: u64) {
-        let mut pairs = (*self.journal.last().pairs).clone();
         let stream = round.to_be_bytes().to_vec();
         let count = self.random.below(60);
-        let loaded: Vec<(Vec<u8>, Arc<[u8]>)> = (0..count)
+        let loaded: Vec<Write> = (0..count)
             .map(|number| {
                 let key = format!("load/{round:05}/{number:05}").into_bytes();
-                (key, self.value(round))
+                Write::Put(key, self.value(round))
             })
             .collect();
-        pairs.extend(loaded.iter().cloned());
-        let mut input = loaded
-            .iter()
-            .map(|(key, value)| Ok((key.clone(), value.to_vec())));
+        let mut input = loaded.iter().filter_map(|write| match write {
+            Write::Put(key, value) => Some(Ok((key.clone(), value.to_vec()))),
+            Write::Delete(_) | Write::DeleteRange(..) => None,
+        });
         let result = self.engine().ingest(&mut input, Some(&stream));
-        self.committed(result, pairs, stream, true);
+        self.committed(result, &loaded, stream, true);
     }
 
     /// Adds a backup to the earlier ones.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isomer_cypher::ast::{
-    CallSubquery, Clause, Expr, Match, PathPattern, Query, SubqueryImports, Unwind, With,
+    CallSubquery, Clause, Expr, Match, PathPattern, RegularQuery, SubqueryImports, Unwind, With,
 };
 
 use super::pattern::{matches, variables_of};
@@ -34,6 +34,9 @@ impl Interpreter<'_> {
                     }
                 }
                 Ok(kept)
+            }
+            Clause::Subquery(clause) if clause.transactions.is_some() => {
+                Err(Fault::Unknown("transactions of subqueries".into()))
             }
             Clause::Subquery(clause) => self.call(clause, rows),
             Clause::Finish(_) => Ok(Vec::new()),
@@ -154,7 +157,7 @@ impl Interpreter<'_> {
     }
 
     fn call(&self, clause: &CallSubquery, rows: Vec<Row>) -> Result<Vec<Row>> {
-        let returns = |query: &Query| {
+        let returns = |query: &RegularQuery| {
             query
                 .branches
                 .iter()
@@ -167,6 +170,16 @@ impl Interpreter<'_> {
                 out.push(row);
                 continue;
             }
+            if clause.optional && answer.rows.is_empty() {
+                let mut row = row.clone();
+                row.extend(
+                    answer
+                        .columns
+                        .iter()
+                        .map(|name| (name.clone(), Datum::Null)),
+                );
+                out.push(row);
+            }
             for values in answer.rows {
                 let mut row = row.clone();
                 row.extend(answer.columns.iter().cloned().zip(values));
@@ -178,7 +191,7 @@ impl Interpreter<'_> {
 
     /// The subquery's result for one outer row.
     fn call_for(&self, clause: &CallSubquery, row: &Row) -> Result<Answer> {
-        let starts_with_with = |query: &Query| {
+        let starts_with_with = |query: &RegularQuery| {
             query
                 .branches
                 .iter()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use isomer_cypher::ast::{
-    BinaryOp, CaseBranch, Expr, ExprKind, LabelExpr, Literal, MapProjectionItem, PathPattern,
-    QuantifierKind, SubqueryKind, TypeExpr, UnaryOp,
+    BinaryOp, CaseBranch, Expr, ExprKind, Ident, LabelExpr, LabelExprKind, Literal,
+    MapProjectionItem, PathPattern, QuantifierKind, SubqueryKind, TypeExpr, UnaryOp,
 };
 
 use super::pattern::{fits, matches, shortest_path};
@@ -87,7 +87,9 @@ impl Interpreter<'_> {
                 value_type,
                 negated,
             } => Datum::Bool(is_typed(&eval(operand)?, value_type)? != *negated),
-            ExprKind::HasLabels { operand, labels } => self.has_labels(&eval(operand)?, labels)?,
+            ExprKind::HasLabels { operand, labels } => {
+                self.has_labels(&eval(operand)?, labels, scope)?
+            }
             ExprKind::Case {
                 subject,
                 branches,
@@ -471,8 +473,68 @@ impl Interpreter<'_> {
         }
     }
 
+    /// A label expression with the values of its computed names.
+    fn fixed_labels(&self, labels: &LabelExpr, scope: Scope<'_>) -> Result<LabelExpr> {
+        let span = labels.span;
+        let each = |parts: &[LabelExpr]| -> Result<Vec<LabelExpr>> {
+            let fixed = parts.iter().map(|part| self.fixed_labels(part, scope));
+            fixed.collect()
+        };
+        let kind = match &labels.kind {
+            LabelExprKind::Name(_) | LabelExprKind::Any => labels.kind.clone(),
+            LabelExprKind::Not(inner) => {
+                LabelExprKind::Not(Box::new(self.fixed_labels(inner, scope)?))
+            }
+            LabelExprKind::And(parts) => LabelExprKind::And(each(parts)?),
+            LabelExprKind::Or(parts) => LabelExprKind::Or(each(parts)?),
+            LabelExprKind::Dynamic { names, any } => {
+                let names = computed_names(&self.eval_in(names, scope)?)?;
+                let names = names.into_iter().map(|name| LabelExpr {
+                    kind: LabelExprKind::Name(Ident::new(name, span)),
+                    span,
+                });
+                match any {
+                    true => LabelExprKind::Or(names.collect()),
+                    false => LabelExprKind::And(names.collect()),
+                }
+            }
+        };
+        Ok(LabelExpr { kind, span })
+    }
+
+    /// The names of labels to create, set or remove.
+    pub(super) fn label_names(&self, labels: &LabelExpr, row: &Row) -> Result<Vec<String>> {
+        let Some(parts) = labels.as_labels() else {
+            return raised("a node is created with labels, not with a condition");
+        };
+        let mut names = Vec::new();
+        for part in parts {
+            match &part.kind {
+                LabelExprKind::Dynamic {
+                    names: computed, ..
+                } => {
+                    names.append(&mut computed_names(&self.eval(computed, row)?)?);
+                }
+                _ => names.extend(part.as_name().map(|name| name.as_str().to_owned())),
+            }
+        }
+        Ok(names)
+    }
+
+    /// Whether an entity's labels, or its type, match for a row; null does not.
+    pub(super) fn carries(&self, entity: &Datum, labels: &LabelExpr, row: &Row) -> Result<bool> {
+        let found = self.has_labels(entity, labels, Scope::of(row))?;
+        Ok(matches!(found, Datum::Bool(true)))
+    }
+
     /// Whether an entity's labels, or its type, match.
-    pub(super) fn has_labels(&self, entity: &Datum, labels: &LabelExpr) -> Result<Datum> {
+    pub(super) fn has_labels(
+        &self,
+        entity: &Datum,
+        labels: &LabelExpr,
+        scope: Scope<'_>,
+    ) -> Result<Datum> {
+        let labels = &self.fixed_labels(labels, scope)?;
         let graph = self.graph.borrow();
         match entity {
             Datum::Null => Ok(Datum::Null),
@@ -533,7 +595,7 @@ impl Interpreter<'_> {
     fn subquery(
         &self,
         kind: SubqueryKind,
-        query: &isomer_cypher::ast::Query,
+        query: &isomer_cypher::ast::RegularQuery,
         row: &Row,
     ) -> Result<Datum> {
         let mut count = 0;
@@ -825,4 +887,16 @@ fn has_fields(value: &Datum) -> bool {
         value,
         Datum::Map(_) | Datum::Node(_) | Datum::Relationship(_) | Datum::Point(_)
     ) || value.is_temporal()
+}
+
+/// A text or a list of texts.
+fn computed_names(value: &Datum) -> Result<Vec<String>> {
+    let name = |value: &Datum| match value {
+        Datum::Text(name) if !name.is_empty() => Ok(name.to_string()),
+        other => raised(format!("{} does not name a label or type", literal(other))),
+    };
+    match value {
+        Datum::List(names) => names.iter().map(name).collect(),
+        one => Ok(vec![name(one)?]),
+    }
 }

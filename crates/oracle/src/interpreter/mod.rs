@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use isomer_cypher::ast::{Clause, Query, Statement, StatementBody, UnionKind};
+use isomer_cypher::ast::{Clause, RegularQuery, Statement, StatementBody, UnionKind};
 
 use crate::fault::{Fault, Result, raised};
 use crate::graph::Graph;
@@ -148,7 +148,7 @@ impl Interpreter<'_> {
     }
 
     /// A subquery that sees the variables of `outer`.
-    fn query(&self, query: &Query, outer: &Row) -> Result<Answer> {
+    fn query(&self, query: &RegularQuery, outer: &Row) -> Result<Answer> {
         let mut whole = Answer::default();
         for branch in &query.branches {
             let (_, answer) = self.clauses(&branch.clauses, vec![outer.clone()])?;

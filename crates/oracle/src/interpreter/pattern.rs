@@ -1,11 +1,11 @@
 //! Pattern matching by enumeration of all matches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use isomer_cypher::ast::{
-    Direction, Expr, Ident, LabelExpr, LabelExprKind, NodePattern, PathPattern, PathSelector,
-    PatternLink, QuantifiedPath, RelationshipPattern,
+    Direction, Expr, Ident, LabelExpr, LabelExprKind, NodePattern, PathMode, PathPattern,
+    PathSelector, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 
 use super::{Interpreter, MAX_ROWS, Row, with};
@@ -19,6 +19,8 @@ use crate::{Datum, NodeValue, PathValue};
 #[derive(Clone)]
 struct Check<'q> {
     entity: Datum,
+    /// Those with computed names, which may read any variable of the clause.
+    labels: Option<&'q LabelExpr>,
     properties: Option<&'q Expr>,
     predicate: Option<&'q Expr>,
 }
@@ -118,6 +120,18 @@ fn match_path<'q>(
         }
         trails = kept;
     }
+    if let Some(mode) = path.mode {
+        trails.retain(|trail| {
+            let nodes = trail.nodes.as_slice();
+            let closes = nodes.len() > 1 && nodes.first() == nodes.last();
+            let checked = match mode {
+                PathMode::Simple if closes => &nodes[1..],
+                _ => nodes,
+            };
+            let distinct: BTreeSet<u64> = checked.iter().copied().collect();
+            distinct.len() == checked.len()
+        });
+    }
     if let Some(selector) = path.selector {
         trails = select(world, selector, trails)?;
         let is_function = matches!(
@@ -215,7 +229,9 @@ fn take_node<'q>(
     if let Some(labels) = &pattern.labels {
         let graph = world.graph.borrow();
         let carried = &graph.nodes[&id].labels;
-        if !fits(labels, &|name| carried.contains(name), !carried.is_empty()) {
+        if !labels.is_dynamic()
+            && !fits(labels, &|name| carried.contains(name), !carried.is_empty())
+        {
             return Ok(None);
         }
     }
@@ -236,6 +252,7 @@ fn take_node<'q>(
     note(
         &mut trail,
         node,
+        pattern.labels.as_ref(),
         pattern.properties.as_ref(),
         pattern.predicate.as_ref(),
     );
@@ -304,6 +321,7 @@ fn follow<'q>(
             note(
                 &mut trail,
                 value,
+                pattern.types.as_ref(),
                 pattern.properties.as_ref(),
                 pattern.predicate.as_ref(),
             );
@@ -327,7 +345,9 @@ fn one_further<'q>(
         let fitting = graph.relationships.iter().filter(|(id, one)| {
             let types = pattern.types.as_ref();
             !trail.used.contains(id)
-                && types.is_none_or(|types| fits(types, &|name| one.name == name, true))
+                && types.is_none_or(|types| {
+                    types.is_dynamic() || fits(types, &|name| one.name == name, true)
+                })
         });
         fitting
             .filter_map(|(id, one)| {
@@ -355,6 +375,7 @@ fn one_further<'q>(
             };
             let check = Check {
                 entity: value,
+                labels: pattern.types.as_ref().filter(|types| types.is_dynamic()),
                 properties: pattern.properties.as_ref(),
                 predicate: pattern.predicate.as_ref(),
             };
@@ -462,6 +483,11 @@ fn checked(world: &Interpreter<'_>, trail: &Trail<'_>) -> Result<bool> {
 }
 
 fn check_holds(world: &Interpreter<'_>, check: &Check<'_>, row: &Row) -> Result<bool> {
+    if let Some(labels) = check.labels
+        && !world.carries(&check.entity, labels, row)?
+    {
+        return Ok(false);
+    }
     if let Some(properties) = check.properties {
         let wanted = match world.eval(properties, row)? {
             Datum::Map(map) => map,
@@ -525,12 +551,15 @@ fn shortest_groups(sorted: &mut Vec<Trail<'_>>, groups: u64) {
 fn note<'q>(
     trail: &mut Trail<'q>,
     entity: Datum,
+    labels: Option<&'q LabelExpr>,
     properties: Option<&'q Expr>,
     predicate: Option<&'q Expr>,
 ) {
-    if properties.is_some() || predicate.is_some() {
+    let labels = labels.filter(|labels| labels.is_dynamic());
+    if labels.is_some() || properties.is_some() || predicate.is_some() {
         trail.checks.push(Check {
             entity,
+            labels,
             properties,
             predicate,
         });
@@ -572,5 +601,7 @@ pub(super) fn fits(labels: &LabelExpr, has: &dyn Fn(&str) -> bool, any: bool) ->
         LabelExprKind::Not(inner) => !fits(inner, has, any),
         LabelExprKind::And(parts) => parts.iter().all(|part| fits(part, has, any)),
         LabelExprKind::Or(parts) => parts.iter().any(|part| fits(part, has, any)),
+        // Replaced by its names before.
+        LabelExprKind::Dynamic { .. } => false,
     }
 }

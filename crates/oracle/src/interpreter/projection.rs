@@ -232,8 +232,12 @@ fn parts(expr: &Expr) -> Vec<&Expr> {
         }
         ExprKind::Unary { operand, .. }
         | ExprKind::IsNull { operand, .. }
-        | ExprKind::IsTyped { operand, .. }
-        | ExprKind::HasLabels { operand, .. } => vec![operand],
+        | ExprKind::IsTyped { operand, .. } => vec![operand],
+        ExprKind::HasLabels { operand, labels } => {
+            let mut all = vec![&**operand];
+            labels.for_each_expr(&mut |names| all.push(names));
+            all
+        }
         ExprKind::Binary { left, right, .. } => vec![left, right],
         ExprKind::ComparisonChain { operands, .. } | ExprKind::ArithmeticChain { operands, .. } => {
             operands.iter().collect()

@@ -35,7 +35,11 @@ impl Interpreter<'_> {
             let PatternLink::Relationship(pattern) = &step.link else {
                 return raised("a quantified path is not created");
             };
-            let Some(name) = pattern.types.as_ref().and_then(|types| types.as_name()) else {
+            let names = match &pattern.types {
+                Some(types) => self.label_names(types, row)?,
+                None => Vec::new(),
+            };
+            let [name] = names.as_slice() else {
                 return raised("a relationship is created with one type");
             };
             let (source, target) = match pattern.direction {
@@ -50,7 +54,7 @@ impl Interpreter<'_> {
                 .add_relationship(graph::Relationship {
                     source,
                     target,
-                    name: name.as_str().to_owned(),
+                    name: name.clone(),
                     properties,
                 });
             ends.push(id);
@@ -109,10 +113,7 @@ impl Interpreter<'_> {
         }
         let labels: BTreeSet<String> = match &pattern.labels {
             None => BTreeSet::new(),
-            Some(labels) => match labels.as_conjunction() {
-                Some(names) => names.iter().map(|name| name.as_str().to_owned()).collect(),
-                None => return raised("a node is created with labels, not with a condition"),
-            },
+            Some(labels) => self.label_names(labels, row)?.into_iter().collect(),
         };
         let properties = self.new_properties(pattern.properties.as_ref(), row, refuses_nulls)?;
         let id = self
@@ -213,9 +214,8 @@ impl Interpreter<'_> {
                     self.set_all(&variable.name, self.eval(value, row)?, row, false)?;
                 }
                 SetItem::Labels { variable, labels } => {
-                    self.change_labels(&variable.name, row, |carried| {
-                        carried.extend(labels.iter().map(|label| label.as_str().to_owned()));
-                    })?;
+                    let names = self.label_names(labels, row)?;
+                    self.change_labels(&variable.name, row, |carried| carried.extend(names))?;
                 }
             }
         }
@@ -227,8 +227,9 @@ impl Interpreter<'_> {
             match item {
                 RemoveItem::Property(target) => self.set_property(target, Datum::Null, row)?,
                 RemoveItem::Labels { variable, labels } => {
+                    let names = self.label_names(labels, row)?;
                     self.change_labels(&variable.name, row, |carried| {
-                        carried.retain(|name| !labels.iter().any(|label| label.as_str() == name));
+                        carried.retain(|name| !names.contains(name));
                     })?;
                 }
             }

@@ -10,7 +10,7 @@ use isomer_cypher::ast::{self, ExprKind};
 use super::grouping::{Aggregating, is_simple_key, random_call};
 use super::{Binder, Result, Typed};
 use crate::error::PlanError;
-use crate::expr::{AggregateCall, Expr, Kind};
+use crate::expr::{AggregateCall, BoundExpr, StaticType};
 use crate::function::Aggregation;
 
 impl<'a> Binder<'a> {
@@ -45,7 +45,7 @@ impl<'a> Binder<'a> {
                 {
                     let slot = *slot;
                     let kind = self.arena.kind(slot).clone();
-                    return Ok(Typed::new(Expr::Slot(slot), kind));
+                    return Ok(Typed::new(BoundExpr::Slot(slot), kind));
                 }
                 if let Some((name, span)) = grouping.gone_variable(expr) {
                     return Err(PlanError::syntax(
@@ -69,7 +69,7 @@ impl<'a> Binder<'a> {
         if let Aggregating::After(grouping) = &mut self.aggregating {
             grouping.calls.push((expr, slot, call));
         }
-        Ok(Typed::new(Expr::Slot(slot), kind))
+        Ok(Typed::new(BoundExpr::Slot(slot), kind))
     }
 
     /// In an item computed after grouping: the value of a grouping key or column, if `expr` is one.
@@ -91,11 +91,11 @@ impl<'a> Binder<'a> {
             if let Some((_, slot, kind)) =
                 grouping.columns.iter().find(|(column, ..)| column == name)
             {
-                return Ok(Some(Typed::new(Expr::Slot(*slot), kind.clone())));
+                return Ok(Some(Typed::new(BoundExpr::Slot(*slot), kind.clone())));
             }
         }
         if let Some((_, slot, kind)) = grouping.keys.iter().find(|(key, ..)| *key == expr) {
-            return Ok(Some(Typed::new(Expr::Slot(*slot), kind.clone())));
+            return Ok(Some(Typed::new(BoundExpr::Slot(*slot), kind.clone())));
         }
         match &expr.kind {
             ExprKind::Variable(name) => {
@@ -123,7 +123,7 @@ fn bind_aggregate_arguments<'a>(
     binder: &mut Binder<'a>,
     expr: &'a ast::Expr,
     function: Aggregation,
-) -> Result<(AggregateCall, Kind)> {
+) -> Result<(AggregateCall, StaticType)> {
     let (arguments, distinct): (&'a [ast::Expr], bool) = match &expr.kind {
         ExprKind::Function {
             arguments,
@@ -156,7 +156,7 @@ fn bind_aggregate_arguments<'a>(
     }
     let kind = match (function, bound.first()) {
         (Aggregation::Min | Aggregation::Max, Some(argument)) => argument.kind.clone(),
-        (Aggregation::Collect, Some(argument)) => Kind::List(Box::new(argument.kind.clone())),
+        (Aggregation::Collect, Some(argument)) => StaticType::List(Box::new(argument.kind.clone())),
         _ => function.kind(),
     };
     let arguments = bound.into_iter().map(|one| one.expr).collect();

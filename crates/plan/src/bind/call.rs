@@ -10,8 +10,8 @@ use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::catalog::{ProcedureField, ProcedureSignature};
 use crate::error::{PlanError, PlanErrorKind};
-use crate::expr::{Expr, Kind};
-use crate::logical::{LogicalStep, conjuncts};
+use crate::expr::{BoundExpr, SlotId, StaticType};
+use crate::logical::{LogicalQuery, LogicalStep, conjuncts};
 
 impl<'a> Binder<'a> {
     /// A call among other clauses.
@@ -20,6 +20,28 @@ impl<'a> Binder<'a> {
         call: &'a ast::CallProcedure,
         steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
+        if !call.optional {
+            return self.bind_required_call(call, steps).map(drop);
+        }
+        let mut inner = Vec::new();
+        let outputs = self.bind_required_call(call, &mut inner)?;
+        steps.push(LogicalStep::Apply {
+            query: LogicalQuery {
+                branches: vec![inner],
+                outputs,
+                distinct: false,
+            },
+            optional: true,
+        });
+        Ok(())
+    }
+
+    /// Binds a call and returns the slots of its columns.
+    fn bind_required_call(
+        &mut self,
+        call: &'a ast::CallProcedure,
+        steps: &mut Vec<LogicalStep>,
+    ) -> Result<Vec<SlotId>> {
         let procedure = find_procedure(self, call)?;
         let Some(arguments) = &call.arguments else {
             return Err(PlanError::syntax(
@@ -53,6 +75,7 @@ impl<'a> Binder<'a> {
                 }
             }
         }
+        let outputs = yields.iter().map(|(_, slot)| *slot).collect();
         steps.push(LogicalStep::Call {
             procedure,
             arguments,
@@ -68,7 +91,7 @@ impl<'a> Binder<'a> {
             conjuncts(bound, &mut terms);
             steps.push(LogicalStep::Filter(terms));
         }
-        Ok(())
+        Ok(outputs)
     }
 
     /// A call that is the whole statement: its columns are the result.
@@ -83,7 +106,7 @@ impl<'a> Binder<'a> {
             None => procedure
                 .parameters
                 .iter()
-                .map(|one| Expr::Param(self.arena.parameter(&one.name)))
+                .map(|one| BoundExpr::Param(self.arena.parameter(&one.name)))
                 .collect(),
         };
         let mut yields = Vec::new();
@@ -160,7 +183,7 @@ fn bind_arguments<'a>(
     procedure: &ProcedureSignature,
     arguments: &'a [ast::Expr],
     span: Span,
-) -> Result<Vec<Expr>> {
+) -> Result<Vec<BoundExpr>> {
     let fewest = procedure
         .parameters
         .iter()
@@ -191,23 +214,26 @@ fn bind_arguments<'a>(
         bound.push(typed.expr);
     }
     let left_out = procedure.parameters.iter().skip(arguments.len());
-    bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
+    bound.extend(left_out.map(|one| BoundExpr::Const(one.default.clone().unwrap_or_default())));
     Ok(bound)
 }
 
 /// Whether a parameter may take a value of this kind.
-fn accepts(parameter: &ProcedureField, kind: &Kind) -> bool {
+fn accepts(parameter: &ProcedureField, kind: &StaticType) -> bool {
     match (&parameter.kind, kind) {
-        (_, Kind::Any) | (Kind::Any, _) => true,
-        (Kind::List(_), Kind::List(_)) => true,
-        (Kind::Float | Kind::Number, Kind::Integer | Kind::Float | Kind::Number) => true,
-        (Kind::Integer, Kind::Number) => true,
-        (Kind::Map, Kind::Node | Kind::Relationship) => true,
+        (_, StaticType::Any) | (StaticType::Any, _) => true,
+        (StaticType::List(_), StaticType::List(_)) => true,
+        (
+            StaticType::Float | StaticType::Number,
+            StaticType::Integer | StaticType::Float | StaticType::Number,
+        ) => true,
+        (StaticType::Integer, StaticType::Number) => true,
+        (StaticType::Map, StaticType::Node | StaticType::Relationship) => true,
         (expected, found) => expected == found,
     }
 }
 
-fn find_result(procedure: &ProcedureSignature, column: &ast::Ident) -> Result<(usize, Kind)> {
+fn find_result(procedure: &ProcedureSignature, column: &ast::Ident) -> Result<(usize, StaticType)> {
     procedure
         .results
         .iter()

@@ -8,7 +8,7 @@ use super::projection::ProjectionClause;
 use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind};
+use crate::expr::{BoundExpr, StaticType};
 use crate::logical::{LogicalStep, MergeStep};
 use crate::physical::CreateItem;
 use crate::solve::sees_creation;
@@ -62,6 +62,9 @@ fn bind_match<'a>(
         clause.predicate.as_ref(),
         NewNames::Allowed,
     )?;
+    for hint in &clause.hints {
+        check_hint(binder, hint)?;
+    }
     if !pattern.casts.is_empty() {
         steps.push(LogicalStep::Project(pattern.casts));
     }
@@ -72,6 +75,23 @@ fn bind_match<'a>(
     Ok(())
 }
 
+/// Checks the variables of a hint. The planner chooses by cost: it considers every index, scan and join that a hint can
+/// name, so that a hint changes no plan.
+fn check_hint(binder: &mut Binder<'_>, hint: &ast::Hint) -> Result<()> {
+    for variable in hint.variables() {
+        if binder.lookup(&variable.name).is_none() {
+            return Err(binder.undefined(&variable.name, variable.span));
+        }
+    }
+    binder.notice(
+        "HintIgnored",
+        "the planner chooses indexes, scans and joins by their cost, and ignores the hint"
+            .to_owned(),
+        hint.span,
+    );
+    Ok(())
+}
+
 fn bind_unwind<'a>(
     binder: &mut Binder<'a>,
     clause: &'a ast::Unwind,
@@ -79,8 +99,8 @@ fn bind_unwind<'a>(
 ) -> Result<()> {
     let list = binder.bind_expr(&clause.list)?;
     let element = match &list.kind {
-        Kind::List(element) => (**element).clone(),
-        Kind::Any => Kind::Any,
+        StaticType::List(element) => (**element).clone(),
+        StaticType::Any => StaticType::Any,
         other => other.clone(),
     };
     let element = binder.declare_new(&clause.variable, element)?;
@@ -176,8 +196,8 @@ fn bind_foreach<'a>(
 ) -> Result<()> {
     let list = binder.bind_expr(&clause.list)?;
     let kind = match &list.kind {
-        Kind::List(element) => (**element).clone(),
-        Kind::Any => Kind::Any,
+        StaticType::List(element) => (**element).clone(),
+        StaticType::Any => StaticType::Any,
         other => return Err(wrong_kind("FOREACH", "a list", other, clause.list.span)),
     };
     let outside = binder.frame().scope.clone();
@@ -208,15 +228,15 @@ fn bind_load_csv<'a>(
     clause: &'a ast::LoadCsv,
     steps: &mut Vec<LogicalStep>,
 ) -> Result<()> {
-    let url: Expr = binder.bind_expr(&clause.source)?.expr;
+    let url: BoundExpr = binder.bind_expr(&clause.source)?.expr;
     let field_terminator = match &clause.field_terminator {
         Some(terminator) => Some(binder.bind_expr(terminator)?.expr),
         None => None,
     };
     let kind = if clause.with_headers {
-        Kind::Map
+        StaticType::Map
     } else {
-        Kind::List(Box::new(Kind::String))
+        StaticType::List(Box::new(StaticType::String))
     };
     let row = binder.declare_new(&clause.variable, kind)?;
     steps.push(LogicalStep::LoadCsv {

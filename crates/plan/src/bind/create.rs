@@ -1,14 +1,16 @@
 //! `CREATE` and `MERGE` patterns: what is created, and for `MERGE` also what is matched.
 
-use isomer_cypher::ast::{self, ExprKind, PatternLink};
+use isomer_cypher::ast::{self, ExprKind, LabelExprKind, PatternLink};
 
+use super::expression::{has_names, type_has_names};
 use super::pattern::{BoundPattern, parameter_map};
 use super::{Binder, Result, already_bound};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, LabelRef, PathSegment, SlotId};
+use crate::expr::{BoundExpr, LabelRef, PathSegment, SlotId, StaticType};
+use crate::function::Function;
 use crate::logical::{Length, PatternRelationship, QueryGraph};
 use crate::physical::{
-    CreateItem, CreateNode, CreatePattern, CreateRelationship, Direction, Properties,
+    CreateItem, CreateNode, CreatePattern, CreateRelationship, CreatedType, Direction, Properties,
 };
 
 /// The clause that contains the pattern.
@@ -33,10 +35,32 @@ pub(super) struct MadePattern {
     /// Relationships that `MERGE` matches in either direction.
     undirected: Vec<SlotId>,
     /// Variables of unknown kind that are used as nodes.
-    pub casts: Vec<(SlotId, Expr)>,
+    pub casts: Vec<(SlotId, BoundExpr)>,
 }
 
 impl<'a> Binder<'a> {
+    /// Labels to create, set or remove: the fixed ones, each once, and the expressions of the dynamic ones. None for
+    /// any other label expression.
+    pub(super) fn bind_labels(
+        &mut self,
+        labels: &'a ast::LabelExpr,
+    ) -> Result<Option<(Vec<LabelRef>, Vec<BoundExpr>)>> {
+        let Some(parts) = labels.as_labels() else {
+            return Ok(None);
+        };
+        let (mut fixed, mut dynamic) = (Vec::with_capacity(parts.len()), Vec::new());
+        for part in parts {
+            match &part.kind {
+                LabelExprKind::Dynamic { names, .. } => dynamic.push(self.bind_expr(names)?.expr),
+                _ => {
+                    let label = part.as_name().map(|name| self.label(name));
+                    fixed.extend(label.filter(|label| !fixed.contains(label)));
+                }
+            }
+        }
+        Ok(Some((fixed, dynamic)))
+    }
+
     /// Binds the paths of a `CREATE` or `MERGE`.
     pub(super) fn bind_made_pattern(
         &mut self,
@@ -62,18 +86,36 @@ impl<'a> Binder<'a> {
             match item {
                 CreateItem::Node(node) => {
                     graph.nodes.push(node.node);
-                    let entity = Expr::Slot(node.node);
+                    let entity = BoundExpr::Slot(node.node);
                     graph
                         .predicates
-                        .extend(node.labels.iter().map(|label| Expr::HasLabels {
+                        .extend(node.labels.iter().map(|label| BoundExpr::HasLabels {
                             entity: Box::new(entity.clone()),
                             labels: vec![*label],
+                        }));
+                    graph
+                        .predicates
+                        .extend(node.dynamic_labels.iter().map(|names| {
+                            let arguments = vec![entity.clone()];
+                            let carried = BoundExpr::Call {
+                                function: Function::Labels,
+                                arguments,
+                            };
+                            has_names(carried, names.clone(), false)
                         }));
                     require(&mut graph, entity, &node.properties);
                 }
                 CreateItem::Relationship(made_relationship) => {
                     let slot = made_relationship.relationship;
                     let undirected = made.undirected.contains(&slot);
+                    let types = match &made_relationship.rel_type {
+                        CreatedType::Fixed(rel_type) => vec![*rel_type],
+                        CreatedType::Dynamic(name) => {
+                            let test = type_has_names(BoundExpr::Slot(slot), name.clone(), false);
+                            graph.predicates.push(test);
+                            Vec::new()
+                        }
+                    };
                     graph.relationships.push(PatternRelationship {
                         slot,
                         bound: false,
@@ -84,12 +126,16 @@ impl<'a> Binder<'a> {
                         } else {
                             Direction::Outgoing
                         },
-                        types: vec![made_relationship.rel_type],
+                        types,
                         length: Length::One,
                         clause: self.clause_count,
                         step_predicate: None,
                     });
-                    require(&mut graph, Expr::Slot(slot), &made_relationship.properties);
+                    require(
+                        &mut graph,
+                        BoundExpr::Slot(slot),
+                        &made_relationship.properties,
+                    );
                 }
             }
         }
@@ -145,10 +191,10 @@ fn bind_made_path<'a>(
         from = to;
     }
     if let Some(variable) = &path.variable {
-        let slot = binder.declare_new(variable, Kind::Path)?;
+        let slot = binder.declare_new(variable, StaticType::Path)?;
         made.create
             .paths
-            .push((slot, Expr::BuildPath { start, steps }));
+            .push((slot, BoundExpr::BuildPath { start, steps }));
     }
     Ok(())
 }
@@ -172,7 +218,7 @@ fn bind_made_node<'a>(
             graph: QueryGraph::default(),
             casts: Vec::new(),
         };
-        let bound = binder.bound_entity(variable, Kind::Node, &mut casts)?;
+        let bound = binder.bound_entity(variable, StaticType::Node, &mut casts)?;
         made.casts.append(&mut casts.casts);
         if let Some(slot) = bound {
             if alone || node.labels.is_some() || node.properties.is_some() {
@@ -182,29 +228,30 @@ fn bind_made_node<'a>(
             return Ok(slot);
         }
     }
-    let labels = match &node.labels {
+    let (labels, dynamic_labels) = match &node.labels {
         Some(labels) => made_labels(binder, labels, making)?,
-        None => Vec::new(),
+        None => Default::default(),
     };
     let properties = bind_made_properties(binder, node.properties.as_ref(), making)?;
     let slot = match &node.variable {
-        Some(variable) => binder.declare_new(variable, Kind::Node)?,
-        None => binder.arena.slot("", Kind::Node),
+        Some(variable) => binder.declare_new(variable, StaticType::Node)?,
+        None => binder.arena.slot("", StaticType::Node),
     };
     made.create.items.push(CreateItem::Node(CreateNode {
         node: slot,
         labels,
+        dynamic_labels,
         properties,
     }));
     Ok(slot)
 }
 
-fn made_labels(
-    binder: &mut Binder<'_>,
-    labels: &ast::LabelExpr,
+fn made_labels<'a>(
+    binder: &mut Binder<'a>,
+    labels: &'a ast::LabelExpr,
     making: PatternClause,
-) -> Result<Vec<LabelRef>> {
-    let Some(names) = labels.as_conjunction() else {
+) -> Result<(Vec<LabelRef>, Vec<BoundExpr>)> {
+    let Some(bound) = binder.bind_labels(labels)? else {
         return Err(PlanError::syntax(
             "UnexpectedSyntax",
             format!(
@@ -214,14 +261,7 @@ fn made_labels(
             labels.span,
         ));
     };
-    let mut found = Vec::with_capacity(names.len());
-    for name in names {
-        let label = binder.label(name);
-        if !found.contains(&label) {
-            found.push(label);
-        }
-    }
-    Ok(found)
+    Ok(bound)
 }
 
 fn bind_made_properties<'a>(
@@ -263,13 +303,12 @@ fn bind_made_relationship<'a>(
     if let Some(variable) = &relationship.variable {
         binder.must_be_new(variable)?;
     }
-    let rel_type = match relationship
-        .types
-        .as_ref()
-        .and_then(|types| types.as_name())
-    {
-        Some(name) => binder.rel_type(name),
-        None => {
+    let rel_type = match relationship.types.as_ref().map(|types| &types.kind) {
+        Some(LabelExprKind::Name(name)) => CreatedType::Fixed(binder.rel_type(name)),
+        Some(LabelExprKind::Dynamic { names, any: false }) => {
+            CreatedType::Dynamic(binder.bind_expr(names)?.expr)
+        }
+        _ => {
             return Err(PlanError::syntax(
                 "NoSingleRelationshipType",
                 format!(
@@ -292,8 +331,8 @@ fn bind_made_relationship<'a>(
     }
     let properties = bind_made_properties(binder, relationship.properties.as_ref(), making)?;
     let slot = match &relationship.variable {
-        Some(variable) => binder.declare_new(variable, Kind::Relationship)?,
-        None => binder.arena.slot("", Kind::Relationship),
+        Some(variable) => binder.declare_new(variable, StaticType::Relationship)?,
+        None => binder.arena.slot("", StaticType::Relationship),
     };
     let (source, target) = if direction == Direction::Incoming {
         (to, from)
@@ -315,11 +354,11 @@ fn bind_made_relationship<'a>(
     Ok(slot)
 }
 
-fn require(graph: &mut QueryGraph, entity: Expr, properties: &Properties) {
+fn require(graph: &mut QueryGraph, entity: BoundExpr, properties: &Properties) {
     if let Properties::Entries(entries) = properties {
-        let equalities = entries
-            .iter()
-            .map(|(name, value)| Expr::equal(Expr::property(entity.clone(), *name), value.clone()));
+        let equalities = entries.iter().map(|(name, value)| {
+            BoundExpr::equal(BoundExpr::property(entity.clone(), *name), value.clone())
+        });
         graph.predicates.extend(equalities);
     }
 }

@@ -7,7 +7,7 @@
 //! $id)`. `elementId(n) IN $ids` is the same with `nodeIdsOf` and `elementIdsLike`, which take lists.
 
 use crate::arena::Arena;
-use crate::expr::{Comparison, Expr, Kind};
+use crate::expr::{BoundExpr, Comparison, StaticType};
 use crate::function::Function;
 
 /// The functions that convert what an element id is compared with.
@@ -32,7 +32,12 @@ const EACH: Conversions = Conversions {
 };
 
 /// `left op right`, if element ids are compared in either of their forms.
-pub(super) fn compare(op: Comparison, left: Expr, right: Expr, arena: &Arena) -> Expr {
+pub(super) fn compare(
+    op: Comparison,
+    left: BoundExpr,
+    right: BoundExpr,
+    arena: &Arena,
+) -> BoundExpr {
     let (left, right) = match op {
         Comparison::Equal | Comparison::NotEqual => match (argument(&left), argument(&right)) {
             (Some(entity), None) => sides(entity.clone(), right, &ONE, arena),
@@ -44,7 +49,7 @@ pub(super) fn compare(op: Comparison, left: Expr, right: Expr, arena: &Arena) ->
         },
         _ => (left, right),
     };
-    Expr::Compare {
+    BoundExpr::Compare {
         op,
         left: Box::new(left),
         right: Box::new(right),
@@ -52,21 +57,21 @@ pub(super) fn compare(op: Comparison, left: Expr, right: Expr, arena: &Arena) ->
 }
 
 /// `item IN list`, if element ids are compared in either of their forms.
-pub(super) fn contains(item: Expr, list: Expr, arena: &Arena) -> Expr {
+pub(super) fn contains(item: BoundExpr, list: BoundExpr, arena: &Arena) -> BoundExpr {
     let (item, list) = match argument(&item) {
         Some(entity) => sides(entity.clone(), list, &EACH, arena),
         None => (item, list),
     };
-    Expr::In {
+    BoundExpr::In {
         item: Box::new(item),
         list: Box::new(list),
     }
 }
 
 /// The entity whose element id an expression is.
-fn argument(expr: &Expr) -> Option<&Expr> {
+fn argument(expr: &BoundExpr) -> Option<&BoundExpr> {
     match expr {
-        Expr::Call {
+        BoundExpr::Call {
             function: Function::ElementId,
             arguments,
         } => arguments.first(),
@@ -75,15 +80,20 @@ fn argument(expr: &Expr) -> Option<&Expr> {
 }
 
 /// Both sides of a comparison of the element id of `entity` with `other`.
-fn sides(entity: Expr, other: Expr, conversions: &Conversions, arena: &Arena) -> (Expr, Expr) {
+fn sides(
+    entity: BoundExpr,
+    other: BoundExpr,
+    conversions: &Conversions,
+    arena: &Arena,
+) -> (BoundExpr, BoundExpr) {
     let kind = match &entity {
-        Expr::Slot(slot) => arena.kind(*slot).clone(),
-        Expr::Call { function, .. } => function.kind(),
-        _ => Kind::Any,
+        BoundExpr::Slot(slot) => arena.kind(*slot).clone(),
+        BoundExpr::Call { function, .. } => function.kind(),
+        _ => StaticType::Any,
     };
     let number_of = match kind {
-        Kind::Node => conversions.of_node,
-        Kind::Relationship => conversions.of_relationship,
+        StaticType::Node => conversions.of_node,
+        StaticType::Relationship => conversions.of_relationship,
         _ => {
             let like = call(conversions.of_either, vec![entity.clone(), other]);
             return (call(Function::ElementId, vec![entity]), like);
@@ -95,8 +105,8 @@ fn sides(entity: Expr, other: Expr, conversions: &Conversions, arena: &Arena) ->
     )
 }
 
-fn call(function: Function, arguments: Vec<Expr>) -> Expr {
-    Expr::Call {
+fn call(function: Function, arguments: Vec<BoundExpr>) -> BoundExpr {
+    BoundExpr::Call {
         function,
         arguments,
     }

@@ -12,7 +12,9 @@ use super::grouping::{Aggregating, is_aggregate};
 use super::types::{expect_boolean, expect_container, join_all, wrong_kind};
 use super::{Binder, Result, Typed};
 use crate::error::PlanError;
-use crate::expr::{Arithmetic, Comparison, Expr, Kind, MapItem, QuantifierKind, StringTest};
+use crate::expr::{
+    Arithmetic, BoundExpr, Comparison, MapItem, QuantifierKind, StaticType, StringTest,
+};
 use crate::function::Function;
 
 impl<'a> Binder<'a> {
@@ -37,7 +39,7 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a condition: a bare pattern is allowed here, too; a value that cannot be a boolean is not.
-    pub(super) fn bind_condition(&mut self, expr: &'a ast::Expr) -> Result<Expr> {
+    pub(super) fn bind_condition(&mut self, expr: &'a ast::Expr) -> Result<BoundExpr> {
         if let ExprKind::PatternPredicate(path) = &expr.kind {
             return Ok(self.bind_pattern_predicate(path, expr.span)?.expr);
         }
@@ -47,65 +49,84 @@ impl<'a> Binder<'a> {
     }
 
     /// `entity:labels` for a node.
-    pub(super) fn label_predicate(&mut self, entity: &Expr, labels: &ast::LabelExpr) -> Expr {
-        let has = |labels| Expr::HasLabels {
+    pub(super) fn label_predicate(
+        &mut self,
+        entity: &BoundExpr,
+        labels: &'a ast::LabelExpr,
+    ) -> Result<BoundExpr> {
+        let has = |labels| BoundExpr::HasLabels {
             entity: Box::new(entity.clone()),
             labels,
         };
-        match &labels.kind {
+        Ok(match &labels.kind {
             LabelExprKind::Name(name) => has(vec![self.label(name)]),
             LabelExprKind::Any => has(Vec::new()),
             LabelExprKind::Not(inner) => match inner.kind {
-                LabelExprKind::Any => Expr::Not(Box::new(has(Vec::new()))),
-                _ => Expr::Not(Box::new(self.label_predicate(entity, inner))),
+                LabelExprKind::Any => BoundExpr::Not(Box::new(has(Vec::new()))),
+                _ => BoundExpr::Not(Box::new(self.label_predicate(entity, inner)?)),
             },
-            LabelExprKind::And(parts) => Expr::all_of(
+            LabelExprKind::And(parts) => BoundExpr::all_of(
                 parts
                     .iter()
                     .map(|part| self.label_predicate(entity, part))
-                    .collect(),
+                    .collect::<Result<_>>()?,
             ),
-            LabelExprKind::Or(parts) => Expr::Or(
+            LabelExprKind::Or(parts) => BoundExpr::Or(
                 parts
                     .iter()
                     .map(|part| self.label_predicate(entity, part))
-                    .collect(),
+                    .collect::<Result<_>>()?,
             ),
-        }
+            LabelExprKind::Dynamic { names, any } => {
+                let carried = call(Function::Labels, vec![entity.clone()]);
+                let names = self.bind_expr(names)?.expr;
+                has_names(carried, names, *any)
+            }
+        })
     }
 
     /// `entity:types` for a relationship.
-    pub(super) fn type_predicate(&mut self, entity: &Expr, types: &ast::LabelExpr) -> Expr {
+    pub(super) fn type_predicate(
+        &mut self,
+        entity: &BoundExpr,
+        types: &'a ast::LabelExpr,
+    ) -> Result<BoundExpr> {
         if let Some(names) = types.as_disjunction() {
             let types = names.into_iter().map(|name| self.rel_type(name)).collect();
-            return Expr::HasType {
+            return Ok(BoundExpr::HasType {
                 entity: Box::new(entity.clone()),
                 types,
-            };
+            });
         }
-        match &types.kind {
+        Ok(match &types.kind {
             LabelExprKind::Name(name) => {
                 let types = vec![self.rel_type(name)];
-                Expr::HasType {
+                BoundExpr::HasType {
                     entity: Box::new(entity.clone()),
                     types,
                 }
             }
-            LabelExprKind::Any => Expr::IsNotNull(Box::new(entity.clone())),
-            LabelExprKind::Not(inner) => Expr::Not(Box::new(self.type_predicate(entity, inner))),
-            LabelExprKind::And(parts) => Expr::all_of(
+            LabelExprKind::Any => BoundExpr::IsNotNull(Box::new(entity.clone())),
+            LabelExprKind::Not(inner) => {
+                BoundExpr::Not(Box::new(self.type_predicate(entity, inner)?))
+            }
+            LabelExprKind::And(parts) => BoundExpr::all_of(
                 parts
                     .iter()
                     .map(|part| self.type_predicate(entity, part))
-                    .collect(),
+                    .collect::<Result<_>>()?,
             ),
-            LabelExprKind::Or(parts) => Expr::Or(
+            LabelExprKind::Or(parts) => BoundExpr::Or(
                 parts
                     .iter()
                     .map(|part| self.type_predicate(entity, part))
-                    .collect(),
+                    .collect::<Result<_>>()?,
             ),
-        }
+            LabelExprKind::Dynamic { names, any } => {
+                let names = self.bind_expr(names)?.expr;
+                type_has_names(entity.clone(), names, *any)
+            }
+        })
     }
 
     /// Runs `body` in a context without aggregates.
@@ -185,8 +206,8 @@ fn bind_leaf<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> 
     match &expr.kind {
         ExprKind::Literal(literal) => Ok(bind_literal(literal)),
         ExprKind::Parameter(name) => Ok(Typed::new(
-            Expr::Param(binder.arena.parameter(name)),
-            Kind::Any,
+            BoundExpr::Param(binder.arena.parameter(name)),
+            StaticType::Any,
         )),
         ExprKind::Variable(name) => {
             if let Some(grouped) = binder.grouped(expr)? {
@@ -226,11 +247,11 @@ fn bind_any_property<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result
 }
 
 fn bind_connective<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> {
-    type Connect = fn(Vec<Expr>) -> Expr;
+    type Connect = fn(Vec<BoundExpr>) -> BoundExpr;
     let (name, terms, connect): (_, _, Connect) = match &expr.kind {
-        ExprKind::And(terms) => ("AND", terms, Expr::And),
-        ExprKind::Or(terms) => ("OR", terms, Expr::Or),
-        ExprKind::Xor(terms) => ("XOR", terms, Expr::Xor),
+        ExprKind::And(terms) => ("AND", terms, BoundExpr::And),
+        ExprKind::Or(terms) => ("OR", terms, BoundExpr::Or),
+        ExprKind::Xor(terms) => ("XOR", terms, BoundExpr::Xor),
         _ => return Err(pattern_as_value(expr.span)),
     };
     let mut bound = Vec::with_capacity(terms.len());
@@ -247,9 +268,9 @@ fn bind_is_null<'a>(
 ) -> Result<Typed> {
     let operand = Box::new(binder.bind_expr(operand)?.expr);
     Ok(boolean(if negated {
-        Expr::IsNotNull(operand)
+        BoundExpr::IsNotNull(operand)
     } else {
-        Expr::IsNull(operand)
+        BoundExpr::IsNull(operand)
     }))
 }
 
@@ -263,19 +284,23 @@ fn bind_is_typed<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typ
         return Err(pattern_as_value(expr.span));
     };
     let operand = Box::new(binder.bind_expr(operand)?.expr);
-    let test = Expr::IsTyped {
+    let test = BoundExpr::IsTyped {
         operand,
         value_type: value_type.clone(),
     };
     Ok(boolean(if *negated {
-        Expr::Not(Box::new(test))
+        BoundExpr::Not(Box::new(test))
     } else {
         test
     }))
 }
 
 /// Binds an operand of a boolean operator.
-fn bind_operand<'a>(binder: &mut Binder<'a>, operator: &str, expr: &'a ast::Expr) -> Result<Expr> {
+fn bind_operand<'a>(
+    binder: &mut Binder<'a>,
+    operator: &str,
+    expr: &'a ast::Expr,
+) -> Result<BoundExpr> {
     if let ExprKind::PatternPredicate(path) = &expr.kind {
         return Ok(binder.bind_pattern_predicate(path, expr.span)?.expr);
     }
@@ -292,7 +317,7 @@ fn bind_list<'a>(binder: &mut Binder<'a>, items: &'a [ast::Expr]) -> Result<Type
         bound.push(item.expr);
         kinds.push(item.kind);
     }
-    let kind = Kind::List(Box::new(join_all(&kinds)));
+    let kind = StaticType::List(Box::new(join_all(&kinds)));
     Ok(Typed::new(fold_list(bound), kind))
 }
 
@@ -301,7 +326,7 @@ fn bind_map<'a>(binder: &mut Binder<'a>, entries: &'a [ast::MapEntry]) -> Result
     for entry in entries {
         bound.push((entry.key.name.clone(), binder.bind_expr(&entry.value)?.expr));
     }
-    Ok(Typed::new(Expr::Map(bound), Kind::Map))
+    Ok(Typed::new(BoundExpr::Map(bound), StaticType::Map))
 }
 
 fn bind_property<'a>(
@@ -312,17 +337,17 @@ fn bind_property<'a>(
     let bound = binder.bind_expr(base)?;
     expect_container(&bound.kind, base.span)?;
     let name = binder.arena.property(&key.name);
-    let plain = Expr::Property {
+    let plain = BoundExpr::Property {
         base: Box::new(bound.expr),
         name,
         nested: is_path(base),
     };
     // Only the requested entry of a map in a record is read.
     if !matches!(base.kind, ExprKind::Property { .. }) {
-        return Ok(Typed::new(plain, Kind::Any));
+        return Ok(Typed::new(plain, StaticType::Any));
     }
     let look = binder.bind_inner_look(base, &key.name)?;
-    Ok(Typed::new(first_known(look, plain), Kind::Any))
+    Ok(Typed::new(first_known(look, plain), StaticType::Any))
 }
 
 fn bind_index<'a>(
@@ -331,19 +356,19 @@ fn bind_index<'a>(
     index: &'a ast::Expr,
 ) -> Result<Typed> {
     let list = binder.bind_expr(base)?;
-    if !matches!(list.kind, Kind::List(_)) {
+    if !matches!(list.kind, StaticType::List(_)) {
         expect_container(&list.kind, base.span)?;
     }
     let position = binder.bind_expr(index)?;
     let kind = list.kind.element();
-    let made = Expr::Index {
+    let made = BoundExpr::Index {
         base: Box::new(list.expr),
         index: Box::new(position.expr),
         nested: is_path(base),
     };
     // An entity's property with a computed name cannot have a wrong static type.
     let made = match list.kind {
-        Kind::Node | Kind::Relationship => made,
+        StaticType::Node | StaticType::Relationship => made,
         _ => made.at((base.span.start, index.span.end)),
     };
     Ok(Typed::new(made, kind))
@@ -356,7 +381,7 @@ fn bind_slice<'a>(
     to: Option<&'a ast::Expr>,
 ) -> Result<Typed> {
     let list = binder.bind_expr(base)?;
-    if !matches!(list.kind, Kind::List(_) | Kind::Any) {
+    if !matches!(list.kind, StaticType::List(_) | StaticType::Any) {
         return Err(wrong_kind("a slice", "a list", &list.kind, base.span));
     }
     let from = from
@@ -369,7 +394,7 @@ fn bind_slice<'a>(
         .map(|bound| Box::new(bound.expr));
     let kind = list.kind;
     Ok(Typed::new(
-        Expr::Slice {
+        BoundExpr::Slice {
             base: Box::new(list.expr),
             from,
             to,
@@ -381,18 +406,18 @@ fn bind_slice<'a>(
 fn bind_unary<'a>(binder: &mut Binder<'a>, op: UnaryOp, operand: &'a ast::Expr) -> Result<Typed> {
     if op == UnaryOp::Not {
         let bound = bind_operand(binder, "NOT", operand)?;
-        return Ok(boolean(Expr::Not(Box::new(bound))));
+        return Ok(boolean(BoundExpr::Not(Box::new(bound))));
     }
     let bound = binder.bind_expr(operand)?;
-    if !bound.kind.maybe_number() && bound.kind != Kind::Temporal {
+    if !bound.kind.maybe_number() && bound.kind != StaticType::Temporal {
         return Err(wrong_kind("a sign", "a number", &bound.kind, operand.span));
     }
     let inner = Box::new(bound.expr);
     Ok(Typed::new(
         if op == UnaryOp::Minus {
-            Expr::Negate(inner)
+            BoundExpr::Negate(inner)
         } else {
-            Expr::Plus(inner)
+            BoundExpr::Plus(inner)
         },
         bound.kind,
     ))
@@ -420,13 +445,13 @@ fn bind_binary<'a>(
         )));
     }
     if let Some(op) = string_test(op) {
-        return Ok(boolean(Expr::StringTest {
+        return Ok(boolean(BoundExpr::StringTest {
             op,
             left: Box::new(left.expr),
             right: Box::new(right.expr),
         }));
     }
-    if !matches!(right.kind, Kind::List(_) | Kind::Any) {
+    if !matches!(right.kind, StaticType::List(_) | StaticType::Any) {
         return Err(wrong_kind(
             "IN",
             "a list on its right",
@@ -453,7 +478,7 @@ fn bind_chain<'a>(
         let op = comparison(*operator).expect("a chain holds comparisons");
         element_id::compare(op, pair[0].clone(), pair[1].clone(), &binder.arena)
     });
-    Ok(boolean(Expr::all_of(pairs.collect())))
+    Ok(boolean(BoundExpr::all_of(pairs.collect())))
 }
 
 fn bind_arithmetic_chain<'a>(
@@ -461,9 +486,9 @@ fn bind_arithmetic_chain<'a>(
     operands: &'a [ast::Expr],
     operators: &[BinaryOp],
 ) -> Result<Typed> {
-    let mut bound: Vec<Expr> = Vec::with_capacity(operands.len());
+    let mut bound: Vec<BoundExpr> = Vec::with_capacity(operands.len());
     let mut ops = Vec::with_capacity(operators.len());
-    let mut whole: Option<(Kind, Span)> = None;
+    let mut whole: Option<(StaticType, Span)> = None;
     for (at, operand) in operands.iter().enumerate() {
         let right = binder.bind_expr(operand)?;
         whole = Some(match whole {
@@ -472,20 +497,42 @@ fn bind_arithmetic_chain<'a>(
                 let op = arithmetic(operators[at - 1]).expect("a chain holds arithmetic");
                 ops.push(op);
                 // Only the kinds are used here.
-                let left = Typed::new(Expr::null(), kind);
-                let pair = Typed::new(Expr::null(), right.kind);
+                let left = Typed::new(BoundExpr::null(), kind);
+                let pair = Typed::new(BoundExpr::null(), right.kind);
                 let kind = bind_arithmetic(op, left, pair, span, operand.span)?.kind;
                 (kind, span.to(operand.span))
             }
         });
         bound.push(right.expr);
     }
-    let (kind, span) = whole.unwrap_or((Kind::Any, Span::default()));
-    let made = Expr::ArithChain {
+    let (kind, span) = whole.unwrap_or((StaticType::Any, Span::default()));
+    let made = BoundExpr::ArithChain {
         operands: bound,
         ops,
     };
     Ok(Typed::new(made.at((span.start, span.end)), kind))
+}
+
+/// Whether labels that a node carries match computed names.
+pub(super) fn has_names(carried: BoundExpr, names: BoundExpr, any: bool) -> BoundExpr {
+    let function = match any {
+        true => Function::HasAnyName,
+        false => Function::HasAllNames,
+    };
+    call(function, vec![carried, names])
+}
+
+/// Whether the type of a relationship matches computed names.
+pub(super) fn type_has_names(relationship: BoundExpr, names: BoundExpr, any: bool) -> BoundExpr {
+    let carried = call(Function::Type, vec![relationship]);
+    has_names(carried, names, any)
+}
+
+fn call(function: Function, arguments: Vec<BoundExpr>) -> BoundExpr {
+    BoundExpr::Call {
+        function,
+        arguments,
+    }
 }
 
 fn bind_has_labels<'a>(
@@ -495,8 +542,10 @@ fn bind_has_labels<'a>(
 ) -> Result<Typed> {
     let bound = binder.bind_expr(operand)?;
     match bound.kind {
-        Kind::Node | Kind::Any => Ok(boolean(binder.label_predicate(&bound.expr, labels))),
-        Kind::Relationship => Ok(boolean(binder.type_predicate(&bound.expr, labels))),
+        StaticType::Node | StaticType::Any => {
+            Ok(boolean(binder.label_predicate(&bound.expr, labels)?))
+        }
+        StaticType::Relationship => Ok(boolean(binder.type_predicate(&bound.expr, labels)?)),
         other => Err(wrong_kind(
             "a label test",
             "a node or a relationship",
@@ -538,7 +587,7 @@ fn bind_case<'a>(
         }
     };
     Ok(Typed::new(
-        Expr::Case {
+        BoundExpr::Case {
             subject,
             arms,
             otherwise,
@@ -551,9 +600,9 @@ fn bind_source_list<'a>(
     binder: &mut Binder<'a>,
     what: &str,
     list: &'a ast::Expr,
-) -> Result<(Box<Expr>, Kind)> {
+) -> Result<(Box<BoundExpr>, StaticType)> {
     let bound = binder.bind_expr(list)?;
-    if !matches!(bound.kind, Kind::List(_) | Kind::Any) {
+    if !matches!(bound.kind, StaticType::List(_) | StaticType::Any) {
         return Err(wrong_kind(what, "a list", &bound.kind, list.span));
     }
     let element = bound.kind.element();
@@ -585,7 +634,7 @@ fn bind_list_comprehension<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> 
                 Ok((predicate, result))
             })
         })?;
-    let kind = Kind::List(Box::new(
+    let kind = StaticType::List(Box::new(
         result
             .as_ref()
             .map_or(element, |result| result.kind.clone()),
@@ -595,7 +644,7 @@ fn bind_list_comprehension<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> 
         result.map(|one| Box::new(one.expr)),
     );
     Ok(Typed::new(
-        Expr::ListComprehension {
+        BoundExpr::ListComprehension {
             list,
             local,
             predicate,
@@ -618,8 +667,8 @@ fn bind_quantifier<'a>(
             predicate.map(|one| binder.bind_condition(one)).transpose()
         })
     })?;
-    let predicate = Box::new(predicate.unwrap_or(Expr::Local(local)));
-    Ok(boolean(Expr::Quantifier {
+    let predicate = Box::new(predicate.unwrap_or(BoundExpr::Local(local)));
+    Ok(boolean(BoundExpr::Quantifier {
         kind,
         list,
         local,
@@ -638,20 +687,20 @@ fn bind_reduce<'a>(
     let init = Box::new(binder.bind_expr(initial)?.expr);
     let (list, element_kind) = bind_source_list(binder, "reduce()", list)?;
     let (accumulator, (element, step)) =
-        binder.with_local(&accumulator.name, Kind::Any, |binder| {
+        binder.with_local(&accumulator.name, StaticType::Any, |binder| {
             binder.with_local(&variable.name, element_kind, |binder| {
                 binder.without_aggregates(|binder| Ok(binder.bind_expr(step)?.expr))
             })
         })?;
     Ok(Typed::new(
-        Expr::Reduce {
+        BoundExpr::Reduce {
             accumulator,
             init,
             element,
             list,
             step: Box::new(step),
         },
-        Kind::Any,
+        StaticType::Any,
     ))
 }
 
@@ -668,7 +717,10 @@ fn bind_map_projection<'a>(
             ast::MapProjectionItem::AllProperties => MapItem::All,
             ast::MapProjectionItem::Property(key) => {
                 let name = binder.arena.property(&key.name);
-                MapItem::Entry(key.name.clone(), Expr::property(base.expr.clone(), name))
+                MapItem::Entry(
+                    key.name.clone(),
+                    BoundExpr::property(base.expr.clone(), name),
+                )
             }
             ast::MapProjectionItem::Entry(entry) => {
                 MapItem::Entry(entry.key.name.clone(), binder.bind_expr(&entry.value)?.expr)
@@ -679,11 +731,11 @@ fn bind_map_projection<'a>(
         });
     }
     Ok(Typed::new(
-        Expr::MapProjection {
+        BoundExpr::MapProjection {
             base: Box::new(base.expr),
             items: bound,
         },
-        Kind::Map,
+        StaticType::Map,
     ))
 }
 
@@ -695,7 +747,7 @@ fn bind_name(binder: &mut Binder<'_>, name: &ast::Ident) -> Result<Typed> {
             .iter()
             .find(|(key, ..)| key.as_variable() == Some(&name.name));
         if let Some((_, slot, kind)) = key {
-            return Ok(Typed::new(Expr::Slot(*slot), kind.clone()));
+            return Ok(Typed::new(BoundExpr::Slot(*slot), kind.clone()));
         }
     }
     binder
@@ -712,31 +764,31 @@ fn pattern_as_value(span: Span) -> PlanError {
     .with_hint("use EXISTS { … }, COUNT { … } or a pattern comprehension [(a)-->(b) | b]")
 }
 
-pub(super) fn boolean(expr: Expr) -> Typed {
-    Typed::new(expr, Kind::Boolean)
+pub(super) fn boolean(expr: BoundExpr) -> Typed {
+    Typed::new(expr, StaticType::Boolean)
 }
 
 fn bind_literal(literal: &Literal) -> Typed {
     let (value, kind) = match literal {
-        Literal::Null => (Value::Null, Kind::Any),
-        Literal::Bool(value) => (Value::Bool(*value), Kind::Boolean),
-        Literal::Int(value) => (Value::Int(*value), Kind::Integer),
-        Literal::Float(value) => (Value::Float(*value), Kind::Float),
-        Literal::String(value) => (Value::String(value.clone()), Kind::String),
+        Literal::Null => (Value::Null, StaticType::Any),
+        Literal::Bool(value) => (Value::Bool(*value), StaticType::Boolean),
+        Literal::Int(value) => (Value::Int(*value), StaticType::Integer),
+        Literal::Float(value) => (Value::Float(*value), StaticType::Float),
+        Literal::String(value) => (Value::String(value.clone()), StaticType::String),
     };
-    Typed::new(Expr::Const(value), kind)
+    Typed::new(BoundExpr::Const(value), kind)
 }
 
 /// A list of constants is folded to a constant.
-fn fold_list(items: Vec<Expr>) -> Expr {
-    if !items.iter().all(|item| matches!(item, Expr::Const(_))) {
-        return Expr::List(items);
+fn fold_list(items: Vec<BoundExpr>) -> BoundExpr {
+    if !items.iter().all(|item| matches!(item, BoundExpr::Const(_))) {
+        return BoundExpr::List(items);
     }
     let values = items.into_iter().map(|item| match item {
-        Expr::Const(value) => value,
+        BoundExpr::Const(value) => value,
         _ => unreachable!("all are constants"),
     });
-    Expr::Const(Value::List(std::sync::Arc::new(values.collect())))
+    BoundExpr::Const(Value::List(std::sync::Arc::new(values.collect())))
 }
 
 fn bind_arithmetic(
@@ -749,9 +801,13 @@ fn bind_arithmetic(
     let joins = matches!(op, Arithmetic::Add | Arithmetic::Concat);
     for (side, span) in [(&left, left_span), (&right, right_span)] {
         let wrong = match side.kind {
-            Kind::String | Kind::List(_) => !joins,
+            StaticType::String | StaticType::List(_) => !joins,
             // A list accepts any element.
-            Kind::Boolean | Kind::Map | Kind::Node | Kind::Relationship | Kind::Path => !joins,
+            StaticType::Boolean
+            | StaticType::Map
+            | StaticType::Node
+            | StaticType::Relationship
+            | StaticType::Path => !joins,
             _ => false,
         };
         if wrong {
@@ -759,22 +815,26 @@ fn bind_arithmetic(
         }
     }
     let kind = match (op, &left.kind, &right.kind) {
-        (Arithmetic::Power, a, b) if a.maybe_number() && b.maybe_number() => Kind::Float,
-        (Arithmetic::Add | Arithmetic::Concat, Kind::List(a), Kind::List(b)) => {
-            Kind::List(Box::new(a.join(b)))
+        (Arithmetic::Power, a, b) if a.maybe_number() && b.maybe_number() => StaticType::Float,
+        (Arithmetic::Add | Arithmetic::Concat, StaticType::List(a), StaticType::List(b)) => {
+            StaticType::List(Box::new(a.join(b)))
         }
-        (Arithmetic::Add, Kind::List(_), _) | (Arithmetic::Add, _, Kind::List(_)) => {
-            Kind::List(Box::new(Kind::Any))
+        (Arithmetic::Add, StaticType::List(_), _) | (Arithmetic::Add, _, StaticType::List(_)) => {
+            StaticType::List(Box::new(StaticType::Any))
         }
-        (Arithmetic::Add | Arithmetic::Concat, Kind::String, Kind::String) => Kind::String,
-        (_, Kind::Integer, Kind::Integer) => Kind::Integer,
-        (_, Kind::Float, Kind::Integer | Kind::Float | Kind::Number)
-        | (_, Kind::Integer | Kind::Number, Kind::Float) => Kind::Float,
-        (_, Kind::Integer | Kind::Number, Kind::Integer | Kind::Number) => Kind::Number,
-        _ => Kind::Any,
+        (Arithmetic::Add | Arithmetic::Concat, StaticType::String, StaticType::String) => {
+            StaticType::String
+        }
+        (_, StaticType::Integer, StaticType::Integer) => StaticType::Integer,
+        (_, StaticType::Float, StaticType::Integer | StaticType::Float | StaticType::Number)
+        | (_, StaticType::Integer | StaticType::Number, StaticType::Float) => StaticType::Float,
+        (_, StaticType::Integer | StaticType::Number, StaticType::Integer | StaticType::Number) => {
+            StaticType::Number
+        }
+        _ => StaticType::Any,
     };
     let span = left_span.to(right_span);
-    let made = Expr::Arith {
+    let made = BoundExpr::Arith {
         op,
         left: Box::new(left.expr.without_place()),
         right: Box::new(right.expr.without_place()),

@@ -10,7 +10,7 @@ use super::expression::boolean;
 use super::types::wrong_kind;
 use super::{Binder, Result, Typed};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind};
+use crate::expr::{BoundExpr, StaticType};
 use crate::function::{Aggregation, Convergence, Function};
 
 impl<'a> Binder<'a> {
@@ -52,8 +52,8 @@ impl<'a> Binder<'a> {
         &mut self,
         look: Function,
         field: &'a ast::Expr,
-        item: Option<Expr>,
-    ) -> Result<Option<Expr>> {
+        item: Option<BoundExpr>,
+    ) -> Result<Option<BoundExpr>> {
         let mut names = Vec::new();
         let mut at = field;
         while let ExprKind::Property { base, key } = &at.kind {
@@ -68,13 +68,16 @@ impl<'a> Binder<'a> {
             return Ok(None);
         }
         let base = self.bind_expr(at)?;
-        if !matches!(base.kind, Kind::Node | Kind::Relationship | Kind::Any) {
+        if !matches!(
+            base.kind,
+            StaticType::Node | StaticType::Relationship | StaticType::Any
+        ) {
             return Ok(None);
         }
         let names = names.into_iter().map(Value::String).collect();
-        let mut arguments = vec![base.expr, Expr::Const(names)];
+        let mut arguments = vec![base.expr, BoundExpr::Const(names)];
         arguments.extend(item);
-        Ok(Some(Expr::Call {
+        Ok(Some(BoundExpr::Call {
             function: look,
             arguments,
         }))
@@ -85,10 +88,10 @@ impl<'a> Binder<'a> {
         &mut self,
         base: &'a ast::Expr,
         last: &Arc<str>,
-    ) -> Result<Option<Expr>> {
+    ) -> Result<Option<BoundExpr>> {
         let mut look = self.bind_field_query(Function::ConvergentValue, base, None)?;
-        if let Some(Expr::Call { arguments, .. }) = &mut look
-            && let Some(Expr::Const(Value::List(names))) = arguments.get_mut(1)
+        if let Some(BoundExpr::Call { arguments, .. }) = &mut look
+            && let Some(BoundExpr::Const(Value::List(names))) = arguments.get_mut(1)
         {
             Arc::make_mut(names).push(Value::String(last.clone()));
         }
@@ -107,7 +110,7 @@ fn bind_exists_function<'a>(
     if let ExprKind::PatternPredicate(path) = &argument.kind {
         return binder.bind_pattern_predicate(path, argument.span);
     }
-    Ok(boolean(Expr::IsNotNull(Box::new(
+    Ok(boolean(BoundExpr::IsNotNull(Box::new(
         binder.bind_expr(argument)?.expr,
     ))))
 }
@@ -143,7 +146,7 @@ fn bind_builtin<'a>(
         }
         _ => None,
     };
-    let made = Expr::Call {
+    let made = BoundExpr::Call {
         function,
         arguments: bound,
     };
@@ -194,10 +197,10 @@ fn bind_registered<'a>(
         bound.push(binder.bind_expr(argument)?.expr);
     }
     let left_out = signature.parameters.iter().skip(arguments.len());
-    bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
+    bound.extend(left_out.map(|one| BoundExpr::Const(one.default.clone().unwrap_or_default())));
     let function = binder.arena.registered(&signature.name);
     Ok(Typed::new(
-        Expr::CallRegistered {
+        BoundExpr::CallRegistered {
             function,
             arguments: bound,
         },
@@ -206,9 +209,9 @@ fn bind_registered<'a>(
 }
 
 /// The result of a convergent field query, with the plain expression as fallback.
-pub(super) fn first_known(look: Option<Expr>, plain: Expr) -> Expr {
+pub(super) fn first_known(look: Option<BoundExpr>, plain: BoundExpr) -> BoundExpr {
     match look {
-        Some(look) => Expr::Call {
+        Some(look) => BoundExpr::Call {
             function: Function::Coalesce,
             arguments: vec![look, plain],
         },
@@ -239,27 +242,38 @@ pub(super) fn wrong_count(
 }
 
 /// Rejects arguments that the function accepts for no value.
-fn check_argument(function: Function, position: usize, kind: &Kind, span: Span) -> Result<()> {
-    if position > 0 || *kind == Kind::Any {
+fn check_argument(
+    function: Function,
+    position: usize,
+    kind: &StaticType,
+    span: Span,
+) -> Result<()> {
+    if position > 0 || *kind == StaticType::Any {
         return Ok(());
     }
     let (fits, expected) = match function {
-        Function::Labels => (*kind == Kind::Node, "a node"),
+        Function::Labels => (*kind == StaticType::Node, "a node"),
         Function::Type | Function::StartNode | Function::EndNode => {
-            (*kind == Kind::Relationship, "a relationship")
+            (*kind == StaticType::Relationship, "a relationship")
         }
-        Function::Nodes | Function::Relationships => (*kind == Kind::Path, "a path"),
-        Function::Length => (*kind == Kind::Path, "a path"),
+        Function::Nodes | Function::Relationships => (*kind == StaticType::Path, "a path"),
+        Function::Length => (*kind == StaticType::Path, "a path"),
         Function::Size => (
-            matches!(kind, Kind::String | Kind::List(_) | Kind::Map | Kind::Bytes),
+            matches!(
+                kind,
+                StaticType::String | StaticType::List(_) | StaticType::Map | StaticType::Bytes
+            ),
             "a string or a list",
         ),
         Function::Properties | Function::Keys => (
-            matches!(kind, Kind::Node | Kind::Relationship | Kind::Map),
+            matches!(
+                kind,
+                StaticType::Node | StaticType::Relationship | StaticType::Map
+            ),
             "a node, relationship or map",
         ),
         Function::Id | Function::ElementId => (
-            matches!(kind, Kind::Node | Kind::Relationship),
+            matches!(kind, StaticType::Node | StaticType::Relationship),
             "a node or a relationship",
         ),
         _ => return Ok(()),
@@ -276,13 +290,15 @@ fn check_argument(function: Function, position: usize, kind: &Kind, span: Span) 
     }
 }
 
-fn result_kind(function: Function, arguments: &[Kind]) -> Kind {
+fn result_kind(function: Function, arguments: &[StaticType]) -> StaticType {
     match (function, arguments) {
         (Function::Coalesce, kinds) => super::types::join_all(kinds),
         (Function::Head | Function::Last, [list]) => list.element(),
-        (Function::Tail | Function::Reverse, [Kind::List(element)]) => Kind::List(element.clone()),
-        (Function::Reverse, [Kind::String]) => Kind::String,
-        (Function::Abs, [kind @ (Kind::Integer | Kind::Float)]) => kind.clone(),
+        (Function::Tail | Function::Reverse, [StaticType::List(element)]) => {
+            StaticType::List(element.clone())
+        }
+        (Function::Reverse, [StaticType::String]) => StaticType::String,
+        (Function::Abs, [kind @ (StaticType::Integer | StaticType::Float)]) => kind.clone(),
         _ => function.kind(),
     }
 }
@@ -290,7 +306,7 @@ fn result_kind(function: Function, arguments: &[Kind]) -> Kind {
 /// Functions that refuse some values of the right type, or of a type that is not known statically.
 fn may_refuse(function: Function) -> bool {
     use Function::*;
-    function.kind() == Kind::Temporal
+    function.kind() == StaticType::Temporal
         || matches!(
             function,
             ToInteger

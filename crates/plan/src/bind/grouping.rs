@@ -3,7 +3,7 @@
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, ExprKind};
 
-use crate::expr::{AggregateCall, Kind, SlotId};
+use crate::expr::{AggregateCall, SlotId, StaticType};
 use crate::function::Aggregation;
 
 /// How aggregate functions are handled in the current context.
@@ -21,11 +21,11 @@ pub(crate) enum Aggregating<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Grouping<'a> {
     /// Grouping keys: source text and slot.
-    pub keys: Vec<(&'a ast::Expr, SlotId, Kind)>,
+    pub keys: Vec<(&'a ast::Expr, SlotId, StaticType)>,
     /// Aggregates found so far: source text and slot.
     pub calls: Vec<(&'a ast::Expr, SlotId, AggregateCall)>,
     /// Columns by name that `ORDER BY` may use in addition to the keys.
-    pub columns: Vec<(std::sync::Arc<str>, SlotId, Kind)>,
+    pub columns: Vec<(std::sync::Arc<str>, SlotId, StaticType)>,
     /// In a comprehension or a subquery, where aggregates are not allowed.
     pub closed: u32,
     /// After the columns, where only they are still variables.
@@ -114,8 +114,11 @@ pub(crate) fn walk<'e>(expr: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Expr)
         }
         ExprKind::Unary { operand, .. }
         | ExprKind::IsNull { operand, .. }
-        | ExprKind::IsTyped { operand, .. }
-        | ExprKind::HasLabels { operand, .. } => walk(operand, visit),
+        | ExprKind::IsTyped { operand, .. } => walk(operand, visit),
+        ExprKind::HasLabels { operand, labels } => {
+            walk(operand, visit);
+            labels.for_each_expr(&mut |names| walk(names, visit));
+        }
         ExprKind::Binary { left, right, .. } => {
             walk(left, visit);
             walk(right, visit);

@@ -32,7 +32,7 @@ use isomer_cypher::ast;
 use crate::arena::Arena;
 use crate::catalog::PlannerCatalog;
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, LocalId, SlotId};
+use crate::expr::{BoundExpr, LocalId, SlotId, StaticType};
 use crate::physical::Notice;
 
 use grouping::Aggregating;
@@ -43,12 +43,12 @@ pub(crate) type Result<T> = std::result::Result<T, PlanError>;
 /// An expression and its static kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Typed {
-    pub expr: Expr,
-    pub kind: Kind,
+    pub expr: BoundExpr,
+    pub kind: StaticType,
 }
 
 impl Typed {
-    fn new(expr: Expr, kind: Kind) -> Self {
+    fn new(expr: BoundExpr, kind: StaticType) -> Self {
         Self { expr, kind }
     }
 }
@@ -91,7 +91,7 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds an expression that depends on no row.
-    pub(crate) fn bind_constant(&mut self, expr: &'a ast::Expr) -> Result<Expr> {
+    pub(crate) fn bind_constant(&mut self, expr: &'a ast::Expr) -> Result<BoundExpr> {
         Ok(self.bind_expr(expr)?.expr)
     }
 
@@ -106,14 +106,14 @@ impl<'a> Binder<'a> {
         let depth = self.frames.len() - 1;
         let (place, kind) = self.resolve(depth, name)?;
         let expr = match place {
-            Binding::Slot(slot) => Expr::Slot(slot),
-            Binding::Local(local) => Expr::Local(local),
+            Binding::Slot(slot) => BoundExpr::Slot(slot),
+            Binding::Local(local) => BoundExpr::Local(local),
         };
         Some(Typed::new(expr, kind))
     }
 
     /// Resolves a name in the frame at `depth`, importing it from outer frames if they are visible.
-    fn resolve(&mut self, depth: usize, name: &str) -> Option<(Binding, Kind)> {
+    fn resolve(&mut self, depth: usize, name: &str) -> Option<(Binding, StaticType)> {
         let frame = &self.frames[depth];
         if let Some((_, local, kind)) = frame
             .locals
@@ -131,8 +131,8 @@ impl<'a> Binder<'a> {
         }
         let (place, kind) = self.resolve(depth - 1, name)?;
         let (slot, outside) = match place {
-            Binding::Slot(slot) => (slot, Expr::Slot(slot)),
-            Binding::Local(local) => (self.arena.slot(name, kind.clone()), Expr::Local(local)),
+            Binding::Slot(slot) => (slot, BoundExpr::Slot(slot)),
+            Binding::Local(local) => (self.arena.slot(name, kind.clone()), BoundExpr::Local(local)),
         };
         let frame = &mut self.frames[depth];
         frame.arguments.push((slot, outside));
@@ -176,7 +176,7 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a new variable of the current query and gives it a slot.
-    fn declare(&mut self, name: &Arc<str>, kind: Kind) -> SlotId {
+    fn declare(&mut self, name: &Arc<str>, kind: StaticType) -> SlotId {
         let slot = self.arena.slot(name.clone(), kind.clone());
         self.frame()
             .scope
@@ -185,7 +185,7 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a variable that must be new.
-    fn declare_new(&mut self, ident: &ast::Ident, kind: Kind) -> Result<SlotId> {
+    fn declare_new(&mut self, ident: &ast::Ident, kind: StaticType) -> Result<SlotId> {
         self.must_be_new(ident)?;
         Ok(self.declare(&ident.name, kind))
     }
@@ -201,7 +201,7 @@ impl<'a> Binder<'a> {
     fn with_local<T>(
         &mut self,
         name: &Arc<str>,
-        kind: Kind,
+        kind: StaticType,
         body: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<(LocalId, T)> {
         let local = self.arena.local();

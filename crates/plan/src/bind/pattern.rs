@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use isomer_cypher::Span;
-use isomer_cypher::ast::{self, ExprKind, LabelExprKind, PathSelector, PatternLink};
+use isomer_cypher::ast::{self, ExprKind, LabelExprKind, PathMode, PathSelector, PatternLink};
 
 use super::scope::Variable;
 use super::walk::{Group, SelectedPath, selector_of};
 use super::{Binder, Result};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, LocalId, PathSegment, QuantifierKind, SlotId, TypeRef};
+use crate::expr::{BoundExpr, LocalId, PathSegment, QuantifierKind, SlotId, StaticType, TypeRef};
 use crate::function::Function;
 use crate::logical::{Length, PatternRelationship, QueryGraph, conjuncts};
 
@@ -29,7 +29,7 @@ pub(super) enum NewNames {
 pub(super) struct BoundPattern {
     pub graph: QueryGraph,
     /// Variables of unknown kind that the pattern uses as nodes or relationships: they are projected before it.
-    pub casts: Vec<(SlotId, Expr)>,
+    pub casts: Vec<(SlotId, BoundExpr)>,
 }
 
 /// Data of a relationship for the second pass.
@@ -67,7 +67,7 @@ impl<'a> Binder<'a> {
             declare_path(self, path, new_names, &mut pattern, &mut unfinished)?;
         }
         for (node, slot) in unfinished.nodes {
-            self.node_conditions(node, &Expr::Slot(slot), &mut pattern.graph.predicates)?;
+            self.node_conditions(node, &BoundExpr::Slot(slot), &mut pattern.graph.predicates)?;
         }
         for declared in &unfinished.relationships {
             bind_relationship_conditions(self, declared, &mut pattern.graph)?;
@@ -104,17 +104,17 @@ impl<'a> Binder<'a> {
         pattern: &mut BoundPattern,
     ) -> Result<SlotId> {
         let Some(variable) = &node.variable else {
-            let slot = self.arena.slot("", Kind::Node);
+            let slot = self.arena.slot("", StaticType::Node);
             pattern.graph.nodes.push(slot);
             return Ok(slot);
         };
-        if let Some(bound) = self.bound_entity(variable, Kind::Node, pattern)? {
+        if let Some(bound) = self.bound_entity(variable, StaticType::Node, pattern)? {
             return Ok(bound);
         }
         if new_names == NewNames::Refused {
             return Err(self.undefined(&variable.name, variable.span));
         }
-        let slot = self.declare(&variable.name, Kind::Node);
+        let slot = self.declare(&variable.name, StaticType::Node);
         pattern.graph.nodes.push(slot);
         Ok(slot)
     }
@@ -123,22 +123,22 @@ impl<'a> Binder<'a> {
     pub(super) fn bound_entity(
         &mut self,
         variable: &ast::Ident,
-        kind: Kind,
+        kind: StaticType,
         pattern: &mut BoundPattern,
     ) -> Result<Option<SlotId>> {
         let Some(known) = self.lookup(&variable.name) else {
             return Ok(None);
         };
-        if known.kind != kind && known.kind != Kind::Any {
+        if known.kind != kind && known.kind != StaticType::Any {
             return Err(conflict(&variable.name, &kind, &known.kind, variable.span));
         }
         match known.expr {
-            Expr::Slot(slot) if known.kind == kind => Ok(Some(slot)),
+            BoundExpr::Slot(slot) if known.kind == kind => Ok(Some(slot)),
             expr => {
                 let slot = self.arena.slot(variable.name.clone(), kind.clone());
                 pattern.casts.push((
                     slot,
-                    Expr::Cast {
+                    BoundExpr::Cast {
                         operand: Box::new(expr),
                         kind: kind.clone(),
                     },
@@ -161,8 +161,8 @@ impl<'a> Binder<'a> {
     pub(super) fn node_conditions(
         &mut self,
         node: &'a ast::NodePattern,
-        entity: &Expr,
-        predicates: &mut Vec<Expr>,
+        entity: &BoundExpr,
+        predicates: &mut Vec<BoundExpr>,
     ) -> Result<()> {
         if let Some(labels) = &node.labels {
             notice_unknown_labels(self, labels);
@@ -170,14 +170,14 @@ impl<'a> Binder<'a> {
                 Some(names) => {
                     for name in names {
                         let labels = vec![self.label(name)];
-                        predicates.push(Expr::HasLabels {
+                        predicates.push(BoundExpr::HasLabels {
                             entity: Box::new(entity.clone()),
                             labels,
                         });
                     }
                 }
                 None => {
-                    let predicate = self.label_predicate(entity, labels);
+                    let predicate = self.label_predicate(entity, labels)?;
                     conjuncts(predicate, predicates);
                 }
             }
@@ -194,8 +194,8 @@ impl<'a> Binder<'a> {
     pub(super) fn relationship_conditions(
         &mut self,
         pattern: &'a ast::RelationshipPattern,
-        entity: &Expr,
-        predicates: &mut Vec<Expr>,
+        entity: &BoundExpr,
+        predicates: &mut Vec<BoundExpr>,
     ) -> Result<()> {
         if let Some(types) = &pattern.types {
             notice_unknown_types(self, types);
@@ -204,7 +204,7 @@ impl<'a> Binder<'a> {
             && types.as_disjunction().is_none()
             && !matches!(types.kind, LabelExprKind::Any)
         {
-            let predicate = self.type_predicate(entity, types);
+            let predicate = self.type_predicate(entity, types)?;
             predicates.push(predicate);
         }
         bind_property_map(self, pattern.properties.as_ref(), entity, predicates)?;
@@ -246,8 +246,11 @@ fn declare_path<'a>(
     nodes.push((&path.start, start));
     if path.steps.is_empty() && pattern.graph.nodes.len() == known_nodes {
         // A bound node without relationships in the pattern must still be checked: it may be null.
-        let is_null = Expr::IsNull(Box::new(Expr::Slot(start)));
-        pattern.graph.predicates.push(Expr::Not(Box::new(is_null)));
+        let is_null = BoundExpr::IsNull(Box::new(BoundExpr::Slot(start)));
+        pattern
+            .graph
+            .predicates
+            .push(BoundExpr::Not(Box::new(is_null)));
     }
     let mut from = start;
     let mut steps = Vec::with_capacity(path.steps.len());
@@ -279,14 +282,29 @@ fn declare_path<'a>(
         });
         from = to;
     }
+    if let Some(mode) = path.mode
+        && path.variable.is_none()
+    {
+        // The mode is a condition on the path as a whole.
+        let slot = binder.arena.slot("", StaticType::Path);
+        let steps = steps.clone();
+        pattern
+            .graph
+            .paths
+            .push((slot, BoundExpr::BuildPath { start, steps }));
+        pattern.graph.predicates.push(mode_condition(mode, slot));
+    }
     if let Some(variable) = &path.variable {
         binder.must_be_new(variable)?;
-        let slot = binder.declare(&variable.name, Kind::Path);
+        let slot = binder.declare(&variable.name, StaticType::Path);
+        if let Some(mode) = path.mode {
+            pattern.graph.predicates.push(mode_condition(mode, slot));
+        }
         if shortest.is_none() {
             pattern
                 .graph
                 .paths
-                .push((slot, Expr::BuildPath { start, steps }));
+                .push((slot, BoundExpr::BuildPath { start, steps }));
         } else if let Some(last) = relationships.last() {
             let relationship = &mut pattern.graph.relationships[last.index];
             let (min, max) = length_bounds(&relationship.length);
@@ -313,6 +331,18 @@ fn declare_path<'a>(
         };
     }
     Ok(())
+}
+
+/// Whether the path in `slot` is one of a mode.
+fn mode_condition(mode: PathMode, slot: SlotId) -> BoundExpr {
+    let function = match mode {
+        PathMode::Acyclic => Function::IsAcyclic,
+        PathMode::Simple => Function::IsSimple,
+    };
+    BoundExpr::Call {
+        function,
+        arguments: vec![BoundExpr::Slot(slot)],
+    }
 }
 
 /// Whether only shortest paths are wanted by a single relationship pattern: any one (false) or all (true).
@@ -405,9 +435,9 @@ fn relationship_slot<'a>(
 ) -> Result<(SlotId, bool)> {
     let walk = relationship.length.is_some();
     let kind = if walk {
-        Kind::List(Box::new(Kind::Relationship))
+        StaticType::List(Box::new(StaticType::Relationship))
     } else {
-        Kind::Relationship
+        StaticType::Relationship
     };
     let Some(variable) = &relationship.variable else {
         return Ok((binder.arena.slot("", kind), false));
@@ -426,7 +456,7 @@ fn relationship_slot<'a>(
             .iter()
             .any(|one| one.clause == clause && one.slot == slot)
     };
-    if matches!(known.expr, Expr::Slot(slot) if in_clause(slot)) {
+    if matches!(known.expr, BoundExpr::Slot(slot) if in_clause(slot)) {
         return Err(PlanError::syntax(
             "RelationshipUniquenessViolation",
             format!(
@@ -438,10 +468,10 @@ fn relationship_slot<'a>(
         .with_hint("one MATCH uses no relationship twice: give the second one another name"));
     }
     if !walk {
-        let slot = binder.bound_entity(variable, Kind::Relationship, pattern)?;
+        let slot = binder.bound_entity(variable, StaticType::Relationship, pattern)?;
         return Ok((slot.expect("the variable is known"), true));
     }
-    if !matches!(known.kind, Kind::Any | Kind::List(_)) {
+    if !matches!(known.kind, StaticType::Any | StaticType::List(_)) {
         return Err(conflict(&variable.name, &kind, &known.kind, variable.span));
     }
     // A list that was bound before: the walk must equal it.
@@ -449,7 +479,7 @@ fn relationship_slot<'a>(
     pattern
         .graph
         .predicates
-        .push(Expr::equal(Expr::Slot(slot), known.expr));
+        .push(BoundExpr::equal(BoundExpr::Slot(slot), known.expr));
     Ok((slot, false))
 }
 
@@ -482,8 +512,8 @@ fn notice_unknown_types(binder: &mut Binder<'_>, types: &ast::LabelExpr) {
 fn bind_property_map<'a>(
     binder: &mut Binder<'a>,
     properties: Option<&'a ast::Expr>,
-    entity: &Expr,
-    predicates: &mut Vec<Expr>,
+    entity: &BoundExpr,
+    predicates: &mut Vec<BoundExpr>,
 ) -> Result<()> {
     let Some(properties) = properties else {
         return Ok(());
@@ -494,7 +524,10 @@ fn bind_property_map<'a>(
     for entry in entries {
         let value = binder.bind_expr(&entry.value)?.expr;
         let name = binder.arena.property(&entry.key.name);
-        predicates.push(Expr::equal(Expr::property(entity.clone(), name), value));
+        predicates.push(BoundExpr::equal(
+            BoundExpr::property(entity.clone(), name),
+            value,
+        ));
     }
     Ok(())
 }
@@ -507,19 +540,23 @@ fn bind_relationship_conditions<'a>(
     let Declared { pattern, index } = declared;
     let slot = graph.relationships[*index].slot;
     if matches!(graph.relationships[*index].length, Length::One) {
-        return binder.relationship_conditions(pattern, &Expr::Slot(slot), &mut graph.predicates);
+        return binder.relationship_conditions(
+            pattern,
+            &BoundExpr::Slot(slot),
+            &mut graph.predicates,
+        );
     }
     let name: Arc<str> = pattern
         .variable
         .as_ref()
         .map_or_else(|| "".into(), |variable| variable.name.clone());
     let mut terms = Vec::new();
-    let (local, ()) = binder.with_local(&name, Kind::Relationship, |binder| {
+    let (local, ()) = binder.with_local(&name, StaticType::Relationship, |binder| {
         let local = LocalId(binder.arena.local_count - 1);
-        binder.relationship_conditions(pattern, &Expr::Local(local), &mut terms)
+        binder.relationship_conditions(pattern, &BoundExpr::Local(local), &mut terms)
     })?;
     if !terms.is_empty() {
-        graph.relationships[*index].step_predicate = Some((local, Expr::all_of(terms)));
+        graph.relationships[*index].step_predicate = Some((local, BoundExpr::all_of(terms)));
     }
     Ok(())
 }
@@ -538,7 +575,7 @@ fn push_into_walks(graph: &mut QueryGraph) {
             ) => continue,
             (Length::Shortest { path, .. }, _) => *path,
             (Length::Walk { .. }, paths) => paths.iter().find_map(|(slot, built)| match built {
-                Expr::BuildPath { steps, .. }
+                BoundExpr::BuildPath { steps, .. }
                     if steps.len() == 1 && steps[0].relationship == relationship.slot =>
                 {
                     Some(*slot)
@@ -555,31 +592,34 @@ fn push_into_walks(graph: &mut QueryGraph) {
         }
         let slot = relationship.slot;
         if let Length::Shortest { predicate, .. } = &mut relationship.length {
-            let (about, others) =
-                std::mem::take(&mut graph.predicates)
-                    .into_iter()
-                    .partition(|predicate: &Expr| {
-                        let mut found = false;
-                        predicate
-                            .for_each_slot(&mut |read| found |= read == slot || Some(read) == path);
-                        found
-                    });
+            let (about, others) = std::mem::take(&mut graph.predicates).into_iter().partition(
+                |predicate: &BoundExpr| {
+                    let mut found = false;
+                    predicate
+                        .for_each_slot(&mut |read| found |= read == slot || Some(read) == path);
+                    found
+                },
+            );
             graph.predicates = others;
-            let about: Vec<Expr> = about;
+            let about: Vec<BoundExpr> = about;
             if !about.is_empty() {
-                *predicate = Some(Expr::all_of(about));
+                *predicate = Some(BoundExpr::all_of(about));
             }
         }
     }
 }
 
-fn add_step_condition(relationship: &mut PatternRelationship, local: LocalId, condition: Expr) {
+fn add_step_condition(
+    relationship: &mut PatternRelationship,
+    local: LocalId,
+    condition: BoundExpr,
+) {
     relationship.step_predicate = Some(match relationship.step_predicate.take() {
         None => (local, condition),
         Some((first, known)) => {
             let mut condition = condition;
             condition.rename_local(local, first);
-            (first, Expr::And(vec![known, condition]))
+            (first, BoundExpr::And(vec![known, condition]))
         }
     });
 }
@@ -618,7 +658,12 @@ fn length_bounds(length: &Length) -> (u64, Option<u64>) {
     }
 }
 
-pub(super) fn conflict(name: &str, expected: &Kind, found: &Kind, span: Span) -> PlanError {
+pub(super) fn conflict(
+    name: &str,
+    expected: &StaticType,
+    found: &StaticType,
+    span: Span,
+) -> PlanError {
     PlanError::syntax(
         "VariableTypeConflict",
         format!(
@@ -642,8 +687,12 @@ pub(super) fn parameter_map(span: Span) -> PlanError {
 
 /// The condition on single relationships that `all(r IN relationships(p) WHERE …)` and `none(…)` amount to, for the
 /// walk in `slot` or its path.
-fn step_condition(predicate: &Expr, slot: SlotId, path: Option<SlotId>) -> Option<(LocalId, Expr)> {
-    let Expr::Quantifier {
+fn step_condition(
+    predicate: &BoundExpr,
+    slot: SlotId,
+    path: Option<SlotId>,
+) -> Option<(LocalId, BoundExpr)> {
+    let BoundExpr::Quantifier {
         kind,
         list,
         local,
@@ -653,12 +702,12 @@ fn step_condition(predicate: &Expr, slot: SlotId, path: Option<SlotId>) -> Optio
         return None;
     };
     let over_walk = match &**list {
-        Expr::Slot(read) => *read == slot,
-        Expr::Call {
+        BoundExpr::Slot(read) => *read == slot,
+        BoundExpr::Call {
             function: Function::Relationships,
             arguments,
         } => {
-            matches!(arguments.as_slice(), [Expr::Slot(read)] if Some(*read) == path)
+            matches!(arguments.as_slice(), [BoundExpr::Slot(read)] if Some(*read) == path)
         }
         _ => false,
     };
@@ -669,7 +718,7 @@ fn step_condition(predicate: &Expr, slot: SlotId, path: Option<SlotId>) -> Optio
     }
     match kind {
         QuantifierKind::All => Some((*local, (**predicate).clone())),
-        QuantifierKind::None => Some((*local, Expr::Not(predicate.clone()))),
+        QuantifierKind::None => Some((*local, BoundExpr::Not(predicate.clone()))),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use super::scope::{Scope, Variable};
 use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, SlotId};
+use crate::expr::{BoundExpr, SlotId, StaticType};
 use crate::logical::{LogicalStep, conjuncts};
 use crate::physical::SortKey;
 
@@ -37,7 +37,7 @@ struct Tail<'a> {
 }
 
 /// Sort keys and the condition of a [`Tail`].
-type Bound = (Vec<SortKey>, Option<Expr>);
+type Bound = (Vec<SortKey>, Option<BoundExpr>);
 
 impl<'a> Binder<'a> {
     /// Binds a projection and the `WHERE` after it; the scope remains the one before it until the caller
@@ -77,11 +77,11 @@ impl<'a> Binder<'a> {
         for (count, wrap) in [
             (
                 &projection.skip,
-                LogicalStep::Skip as fn(Expr) -> LogicalStep,
+                LogicalStep::Skip as fn(BoundExpr) -> LogicalStep,
             ),
             (
                 &projection.limit,
-                LogicalStep::Limit as fn(Expr) -> LogicalStep,
+                LogicalStep::Limit as fn(BoundExpr) -> LogicalStep,
             ),
         ] {
             if let Some(count) = count {
@@ -166,12 +166,12 @@ fn bind_plain<'a>(
 fn column_slot(
     binder: &mut Binder<'_>,
     item: &ast::ProjectionItem,
-    expr: Expr,
-    kind: &Kind,
-    computed: &mut Vec<(SlotId, Expr)>,
+    expr: BoundExpr,
+    kind: &StaticType,
+    computed: &mut Vec<(SlotId, BoundExpr)>,
 ) -> SlotId {
     match expr {
-        Expr::Slot(slot) => slot,
+        BoundExpr::Slot(slot) => slot,
         expr => {
             let slot = binder.arena.slot(item.column().clone(), kind.clone());
             computed.push((slot, expr));
@@ -187,10 +187,10 @@ fn bind_grouped<'a>(
     tail: Tail<'a>,
     steps: &mut Vec<LogicalStep>,
 ) -> Result<Bound> {
-    let mut keys: Vec<(SlotId, Expr)> = Vec::new();
+    let mut keys: Vec<(SlotId, BoundExpr)> = Vec::new();
     let mut grouping = Grouping::default();
     for column in &projected.columns {
-        keys.push((column.slot, Expr::Slot(column.slot)));
+        keys.push((column.slot, BoundExpr::Slot(column.slot)));
         grouping
             .columns
             .push((column.name.clone(), column.slot, column.kind.clone()));
@@ -204,7 +204,7 @@ fn bind_grouped<'a>(
         }
         let bound = binder.bind_expr(&item.expr)?;
         let slot = match bound.expr {
-            Expr::Slot(slot) => slot,
+            BoundExpr::Slot(slot) => slot,
             _ => binder.arena.slot(item.column().clone(), bound.kind.clone()),
         };
         if !keys.iter().any(|(known, _)| *known == slot) {
@@ -358,7 +358,7 @@ fn bind_sort_item<'a>(
         .as_variable()
         .is_some_and(|name| projected.columns.iter().any(|column| column.name == *name));
     let expr = match same {
-        Some(position) if !shadowed => Expr::Slot(projected.columns[position].slot),
+        Some(position) if !shadowed => BoundExpr::Slot(projected.columns[position].slot),
         _ => binder.bind_expr(&item.expr)?.expr,
     };
     Ok(SortKey {
@@ -368,7 +368,7 @@ fn bind_sort_item<'a>(
 }
 
 /// The number of a `SKIP` or `LIMIT`.
-fn bind_count<'a>(binder: &mut Binder<'a>, count: &'a ast::Expr) -> Result<Expr> {
+fn bind_count<'a>(binder: &mut Binder<'a>, count: &'a ast::Expr) -> Result<BoundExpr> {
     let mut variable = None;
     walk(count, &mut |one| {
         if matches!(one.kind, ExprKind::Variable(_)) {
@@ -395,7 +395,7 @@ fn bind_count<'a>(binder: &mut Binder<'a>, count: &'a ast::Expr) -> Result<Expr>
     }
     let bound = binder.bind_expr(count)?;
     match bound.kind {
-        Kind::Integer | Kind::Number | Kind::Any => Ok(bound.expr),
+        StaticType::Integer | StaticType::Number | StaticType::Any => Ok(bound.expr),
         other => Err(wrong_kind(
             "a number of rows",
             "an integer",

@@ -9,7 +9,7 @@ use super::projection::ProjectionClause;
 use super::scope::Frame;
 use super::{Binder, Result};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, SlotId};
+use crate::expr::{BoundExpr, SlotId, StaticType};
 use crate::logical::{LogicalQuery, LogicalStep};
 
 /// One column of a projection.
@@ -17,7 +17,7 @@ use crate::logical::{LogicalQuery, LogicalStep};
 pub(crate) struct Column {
     pub name: Arc<str>,
     pub slot: SlotId,
-    pub kind: Kind,
+    pub kind: StaticType,
 }
 
 /// A bound query: its effects and its columns.
@@ -49,13 +49,13 @@ impl<'a> Binder<'a> {
     /// Binds a query in a frame per branch, which `make_frame` prepares.
     pub(crate) fn bind_query(
         &mut self,
-        query: &'a ast::Query,
+        query: &'a ast::RegularQuery,
         standing: QueryContext,
         make_frame: MakeFrame<'_, 'a>,
-    ) -> Result<(BoundQuery, Vec<(SlotId, Expr)>)> {
+    ) -> Result<(BoundQuery, Vec<(SlotId, BoundExpr)>)> {
         let mut branches = Vec::with_capacity(query.branches.len());
         let mut columns: Option<Option<Vec<Column>>> = None;
-        let mut arguments: Vec<(SlotId, Expr)> = Vec::new();
+        let mut arguments: Vec<(SlotId, BoundExpr)> = Vec::new();
         let union = query.branches.len() > 1;
         for branch in &query.branches {
             let (frame, skipped) = make_frame(self, branch)?;
@@ -103,12 +103,12 @@ fn union_columns(
     let mut copies = Vec::with_capacity(found.len());
     for column in found {
         // Other branches may return any kind.
-        let slot = binder.arena.slot(column.name.clone(), Kind::Any);
-        copies.push((slot, Expr::Slot(column.slot)));
+        let slot = binder.arena.slot(column.name.clone(), StaticType::Any);
+        copies.push((slot, BoundExpr::Slot(column.slot)));
         outputs.push(Column {
             name: column.name,
             slot,
-            kind: Kind::Any,
+            kind: StaticType::Any,
         });
     }
     steps.push(LogicalStep::Project(copies));
@@ -135,7 +135,7 @@ fn join_columns(
         let Some(column) = found.iter().find(|column| column.name == output.name) else {
             return Err(different_columns(span));
         };
-        copies.push((output.slot, Expr::Slot(column.slot)));
+        copies.push((output.slot, BoundExpr::Slot(column.slot)));
     }
     steps.push(LogicalStep::Project(copies));
     Ok(())

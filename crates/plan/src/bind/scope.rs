@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::expr::{Expr, Kind, LocalId, SlotId};
+use crate::expr::{BoundExpr, LocalId, SlotId, StaticType};
 
 /// What a name refers to.
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
     pub slot: SlotId,
-    pub kind: Kind,
+    pub kind: StaticType,
 }
 
 /// Names in the order in which they were bound.
@@ -74,9 +74,9 @@ pub(crate) struct Frame {
     /// Imports from outside; they stay visible after a `WITH`.
     pub imports: Scope,
     /// How imports reach a sub-plan of an expression.
-    pub arguments: Vec<(SlotId, Expr)>,
+    pub arguments: Vec<(SlotId, BoundExpr)>,
     /// Variables of comprehensions around the expression being bound.
-    pub locals: Vec<(Arc<str>, LocalId, Kind)>,
+    pub locals: Vec<(Arc<str>, LocalId, StaticType)>,
 }
 
 impl Frame {

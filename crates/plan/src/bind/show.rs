@@ -10,7 +10,7 @@ use super::query::Column;
 use super::scope::Variable;
 use super::{Binder, Result};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, SlotId};
+use crate::expr::{BoundExpr, SlotId, StaticType};
 use crate::logical::{LogicalStep, conjuncts};
 use crate::schema::Listing;
 
@@ -23,18 +23,16 @@ pub(crate) fn show_objects<'a>(
     let fields = kind.fields();
     let slots: Vec<SlotId> = fields
         .iter()
-        .map(|field| binder.arena.slot(*field, Kind::Any))
+        .map(|field| binder.arena.slot(*field, StaticType::Any))
         .collect();
     let columns = yielded(show, kind, &slots)?;
-    // A condition without `YIELD` may use every column.
-    let in_scope = match &show.yields {
-        Some(yields) if yields.items == YieldItems::Default => all_columns(kind, &slots),
-        _ => columns.clone(),
-    };
-    for column in in_scope {
+    // A condition may use every column: without `YIELD`, and by the name that it had before `YIELD … AS`. A new name
+    // takes precedence.
+    let all = all_columns(kind, &slots);
+    for column in all.into_iter().chain(columns.iter().cloned()) {
         let variable = Variable {
             slot: column.slot,
-            kind: Kind::Any,
+            kind: StaticType::Any,
         };
         binder.frame().scope.set(column.name, variable);
     }
@@ -62,7 +60,7 @@ fn all_columns(kind: Listing, slots: &[SlotId]) -> Vec<Column> {
         .map(|(name, slot)| Column {
             name: Arc::from(*name),
             slot: *slot,
-            kind: Kind::Any,
+            kind: StaticType::Any,
         })
         .collect()
 }
@@ -90,7 +88,7 @@ fn yielded(show: &ast::Show, kind: Listing, slots: &[SlotId]) -> Result<Vec<Colu
     }
 }
 
-/// Binds what follows `YIELD`. `RETURN *` keeps the order of the yielded columns.
+/// Binds what follows `YIELD`. `RETURN *` are the yielded columns, in their order.
 fn project<'a>(
     binder: &mut Binder<'a>,
     then: &'a [Clause],
@@ -115,6 +113,11 @@ fn project<'a>(
                 let mut names = columns.iter().map(|yielded| &yielded.name);
                 names.position(|name| *name == column.name)
             };
+            let is_item = |column: &Column| {
+                let mut items = projection.items.iter();
+                items.any(|item| *item.column() == column.name)
+            };
+            returned.retain(|column| position(column).is_some() || is_item(column));
             returned.sort_by_key(|column| position(column).unwrap_or(usize::MAX));
         }
         return Ok(returned);
@@ -128,7 +131,7 @@ fn restrictions<'a>(
     show: &'a ast::Show,
     kind: Listing,
     slots: &[SlotId],
-) -> Result<Vec<Expr>> {
+) -> Result<Vec<BoundExpr>> {
     let slot = |field: &str| {
         let mut fields = kind.fields().iter();
         fields
@@ -136,14 +139,14 @@ fn restrictions<'a>(
             .map(|at| slots[at])
             .ok_or_else(|| PlanError::syntax("UndefinedVariable", field.to_owned(), show.span))
     };
-    let any_of = |slot: SlotId, values: Vec<Expr>| Expr::In {
-        item: Box::new(Expr::Slot(slot)),
-        list: Box::new(Expr::List(values)),
+    let any_of = |slot: SlotId, values: Vec<BoundExpr>| BoundExpr::In {
+        item: Box::new(BoundExpr::Slot(slot)),
+        list: Box::new(BoundExpr::List(values)),
     };
     let mut found = Vec::new();
     if let Some(only) = show.only {
         let (field, values) = restriction(only);
-        let values = values.into_iter().map(Expr::Const).collect();
+        let values = values.into_iter().map(BoundExpr::Const).collect();
         found.push(any_of(slot(field)?, values));
     }
     if !show.names.is_empty() {

@@ -5,6 +5,7 @@
 
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, Clause, ProjectionItem, SubqueryImports};
+use isomer_value::Value;
 
 use super::expression::boolean;
 use super::grouping::Aggregating;
@@ -13,8 +14,8 @@ use super::query::{BoundQuery, QueryContext};
 use super::scope::{Frame, Variable, Visibility};
 use super::{Binder, Result, Typed, already_bound};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryResult};
-use crate::logical::{LogicalQuery, LogicalStep};
+use crate::expr::{BoundExpr, SlotId, StaticType, Subquery, SubqueryResult};
+use crate::logical::{BatchStep, LogicalQuery, LogicalStep};
 use crate::solve::plan_subquery;
 
 impl<'a> Binder<'a> {
@@ -58,7 +59,7 @@ impl<'a> Binder<'a> {
             single(steps, vec![slot]),
             arguments,
         )?;
-        Ok(Typed::new(expr, Kind::List(Box::new(value.kind))))
+        Ok(Typed::new(expr, StaticType::List(Box::new(value.kind))))
     }
 
     /// `shortestPath(…)` as a value: the path, or null; of `allShortestPaths` the list of them.
@@ -74,7 +75,7 @@ impl<'a> Binder<'a> {
         let (mut pattern, arguments) = in_open_frame(self, |binder| {
             binder.bind_pattern(std::iter::once(path), None, NewNames::Refused)
         })?;
-        let slot = self.arena.slot("", Kind::Path);
+        let slot = self.arena.slot("", StaticType::Path);
         let Some(crate::logical::Length::Shortest { path, .. }) = pattern
             .graph
             .relationships
@@ -91,20 +92,23 @@ impl<'a> Binder<'a> {
         let logical = single(pattern_steps(pattern), vec![slot]);
         let list = subquery(self, SubqueryResult::Collect(slot), logical, arguments)?;
         if all {
-            return Ok(Typed::new(list, Kind::List(Box::new(Kind::Path))));
+            return Ok(Typed::new(
+                list,
+                StaticType::List(Box::new(StaticType::Path)),
+            ));
         }
-        let head = Expr::Call {
+        let head = BoundExpr::Call {
             function: crate::function::Function::Head,
             arguments: vec![list],
         };
-        Ok(Typed::new(head, Kind::Path))
+        Ok(Typed::new(head, StaticType::Path))
     }
 
     /// `EXISTS { … }`, `COUNT { … }`, `COLLECT { … }`
     pub(super) fn bind_subquery(
         &mut self,
         kind: ast::SubqueryKind,
-        query: &'a ast::Query,
+        query: &'a ast::RegularQuery,
         span: Span,
     ) -> Result<Typed> {
         let standing = match kind {
@@ -130,7 +134,7 @@ impl<'a> Binder<'a> {
             )?)),
             ast::SubqueryKind::Count => Ok(Typed::new(
                 subquery(self, SubqueryResult::Count, logical, arguments)?,
-                Kind::Integer,
+                StaticType::Integer,
             )),
             ast::SubqueryKind::Collect => {
                 let columns = columns.unwrap_or_default();
@@ -151,7 +155,7 @@ impl<'a> Binder<'a> {
                     logical,
                     arguments,
                 )?;
-                Ok(Typed::new(expr, Kind::List(Box::new(element))))
+                Ok(Typed::new(expr, StaticType::List(Box::new(element))))
             }
         }
     }
@@ -162,6 +166,9 @@ impl<'a> Binder<'a> {
         clause: &'a ast::CallSubquery,
         steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
+        if let Some(transactions) = &clause.transactions {
+            check_transactions(self, transactions)?;
+        }
         let outside = self.frame().scope.clone();
         let outer_imports = self.frame().imports.clone();
         let (bound, _) =
@@ -176,7 +183,10 @@ impl<'a> Binder<'a> {
                 };
                 match &clause.imports {
                     SubqueryImports::Star => {
-                        for (name, variable) in outside.sorted() {
+                        // What the outer query has imported itself is visible there as well.
+                        for (name, variable) in
+                            outer_imports.sorted().into_iter().chain(outside.sorted())
+                        {
                             frame.imports.set(name, variable);
                         }
                     }
@@ -220,18 +230,77 @@ impl<'a> Binder<'a> {
             };
             self.frame().scope.set(column.name.clone(), variable);
         }
-        steps.push(LogicalStep::Apply {
-            query: bound.logical,
-        });
+        let (query, optional) = (bound.logical, clause.optional);
+        let Some(transactions) = &clause.transactions else {
+            steps.push(LogicalStep::Apply { query, optional });
+            return Ok(());
+        };
+        let batch_rows = match &transactions.batch_rows {
+            Some(rows) => Some(self.bind_row_count(rows)?),
+            None => None,
+        };
+        let concurrency = match &transactions.concurrency {
+            Some(ast::Concurrency::Count(count)) => Some(self.bind_row_count(count)?),
+            Some(ast::Concurrency::Default) => Some(BoundExpr::Const(Value::Int(0))),
+            None => None,
+        };
+        let status = match &transactions.status {
+            Some(variable) => Some(self.declare_new(variable, StaticType::Map)?),
+            None => None,
+        };
+        steps.push(LogicalStep::Batches(Box::new(BatchStep {
+            query,
+            optional,
+            batch_rows,
+            concurrency,
+            on_error: transactions.on_error,
+            status,
+        })));
         Ok(())
     }
+
+    /// A number of rows or transactions: it is the same for all rows, and reads none.
+    fn bind_row_count(&mut self, count: &'a ast::Expr) -> Result<BoundExpr> {
+        let bound = self.bind_expr(count)?;
+        let mut reads_row = false;
+        bound.expr.for_each_slot(&mut |_| reads_row = true);
+        if reads_row
+            || !matches!(
+                bound.kind,
+                StaticType::Integer | StaticType::Number | StaticType::Any
+            )
+        {
+            return Err(PlanError::syntax(
+                "InvalidArgumentType",
+                "the number of rows or transactions is an integer that no variable changes",
+                count.span,
+            ));
+        }
+        Ok(bound.expr)
+    }
 }
+
+/// A subquery runs in separate transactions only where the statement is not inside of one already.
+fn check_transactions(binder: &Binder<'_>, transactions: &ast::InTransactions) -> Result<()> {
+    if binder.frames.len() != STATEMENT_DEPTH {
+        return Err(PlanError::syntax(
+            "InvalidClauseComposition",
+            "CALL { … } IN TRANSACTIONS inside another subquery",
+            transactions.span,
+        )
+        .with_hint("it stands directly in the statement"));
+    }
+    Ok(())
+}
+
+/// Frames on the stack while the clauses of a statement are bound: the binder's own and the query's.
+const STATEMENT_DEPTH: usize = 2;
 
 /// Runs `body` in the frame of an expression's sub-plan.
 fn in_open_frame<'a, T>(
     binder: &mut Binder<'a>,
     body: impl FnOnce(&mut Binder<'a>) -> Result<T>,
-) -> Result<(T, Vec<(SlotId, Expr)>)> {
+) -> Result<(T, Vec<(SlotId, BoundExpr)>)> {
     let aggregating = std::mem::replace(
         &mut binder.aggregating,
         Aggregating::Forbidden("in a subquery"),
@@ -247,8 +316,8 @@ fn subquery(
     binder: &mut Binder<'_>,
     kind: SubqueryResult,
     logical: LogicalQuery,
-    arguments: Vec<(SlotId, Expr)>,
-) -> Result<Expr> {
+    arguments: Vec<(SlotId, BoundExpr)>,
+) -> Result<BoundExpr> {
     let wanted = match kind {
         SubqueryResult::Collect(slot) => vec![slot],
         _ => Vec::new(),
@@ -262,7 +331,7 @@ fn subquery(
         kind == SubqueryResult::Exists,
     )?;
     binder.arena.subplans.push((root, wanted));
-    Ok(Expr::Subquery(Box::new(Subquery {
+    Ok(BoundExpr::Subquery(Box::new(Subquery {
         kind,
         root,
         arguments,

@@ -4,9 +4,9 @@ use isomer_cypher::Span;
 
 use super::Result;
 use crate::error::{PlanError, PlanErrorKind};
-use crate::expr::Kind;
+use crate::expr::StaticType;
 
-impl Kind {
+impl StaticType {
     /// In words.
     pub fn describe(&self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Kind {
     }
 
     /// The least kind that covers both.
-    pub fn join(&self, other: &Kind) -> Kind {
+    pub fn join(&self, other: &StaticType) -> StaticType {
         match (self, other) {
             (a, b) if a == b => a.clone(),
             (
@@ -41,7 +41,7 @@ impl Kind {
     }
 
     /// The kind of the elements of a list of this kind.
-    pub fn element(&self) -> Kind {
+    pub fn element(&self) -> StaticType {
         match self {
             Self::List(element) => (**element).clone(),
             _ => Self::Any,
@@ -55,19 +55,19 @@ impl Kind {
 }
 
 /// The least kind that covers all of them; `Any` if there are none.
-pub(super) fn join_all<'k>(kinds: impl IntoIterator<Item = &'k Kind>) -> Kind {
-    let mut joined: Option<Kind> = None;
+pub(super) fn join_all<'k>(kinds: impl IntoIterator<Item = &'k StaticType>) -> StaticType {
+    let mut joined: Option<StaticType> = None;
     for kind in kinds {
         joined = Some(match joined {
             None => kind.clone(),
             Some(known) => known.join(kind),
         });
     }
-    joined.unwrap_or(Kind::Any)
+    joined.unwrap_or(StaticType::Any)
 }
 
 /// A static type error: an operation does not accept this kind of value.
-pub(super) fn wrong_kind(what: &str, expected: &str, found: &Kind, span: Span) -> PlanError {
+pub(super) fn wrong_kind(what: &str, expected: &str, found: &StaticType, span: Span) -> PlanError {
     PlanError::syntax(
         "InvalidArgumentType",
         format!("{what} takes {expected}, and this is {}", found.describe()),
@@ -76,29 +76,29 @@ pub(super) fn wrong_kind(what: &str, expected: &str, found: &Kind, span: Span) -
 }
 
 /// Checks the operand of a boolean operator.
-pub(super) fn expect_boolean(what: &str, found: &Kind, span: Span) -> Result<()> {
+pub(super) fn expect_boolean(what: &str, found: &StaticType, span: Span) -> Result<()> {
     match found {
-        Kind::Boolean | Kind::Any => Ok(()),
+        StaticType::Boolean | StaticType::Any => Ok(()),
         other => Err(wrong_kind(what, "a boolean", other, span)),
     }
 }
 
 /// Checks the base of `.name` or `[name]`.
-pub(super) fn expect_container(found: &Kind, span: Span) -> Result<()> {
+pub(super) fn expect_container(found: &StaticType, span: Span) -> Result<()> {
     match found {
-        Kind::Boolean
-        | Kind::Integer
-        | Kind::Float
-        | Kind::Number
-        | Kind::String
-        | Kind::List(_)
-        | Kind::Bytes => Err(PlanError::new(
+        StaticType::Boolean
+        | StaticType::Integer
+        | StaticType::Float
+        | StaticType::Number
+        | StaticType::String
+        | StaticType::List(_)
+        | StaticType::Bytes => Err(PlanError::new(
             PlanErrorKind::TypeError,
             "InvalidArgumentType",
             format!("{} has no properties", found.describe()),
             span,
         )),
-        Kind::Path => Err(wrong_kind(
+        StaticType::Path => Err(wrong_kind(
             "property access",
             "a map, node or relationship",
             found,

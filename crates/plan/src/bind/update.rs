@@ -8,7 +8,7 @@ use super::pattern::conflict;
 use super::types::wrong_kind;
 use super::{Binder, Result, Typed};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, PropRef};
+use crate::expr::{BoundExpr, PropRef, StaticType};
 use crate::function::Convergence;
 use crate::logical::LogicalStep;
 use crate::physical::EntityChange;
@@ -44,9 +44,10 @@ impl<'a> Binder<'a> {
             }
             let bound = self.bind_expr(target)?;
             match bound.kind {
-                Kind::Node | Kind::Relationship | Kind::Path | Kind::Any => {
-                    targets.push(bound.expr)
-                }
+                StaticType::Node
+                | StaticType::Relationship
+                | StaticType::Path
+                | StaticType::Any => targets.push(bound.expr),
                 other => {
                     return Err(wrong_kind(
                         "DELETE",
@@ -106,8 +107,12 @@ fn bind_set_item<'a>(binder: &mut Binder<'a>, item: &'a ast::SetItem) -> Result<
         }
         ast::SetItem::Labels { variable, labels } => {
             let entity = bind_labelled(binder, variable)?;
-            let labels = labels.iter().map(|label| binder.label(label)).collect();
-            Ok(EntityChange::AddLabels { entity, labels })
+            let (labels, dynamic) = binder.bind_labels(labels)?.unwrap_or_default();
+            Ok(EntityChange::AddLabels {
+                entity,
+                labels,
+                dynamic,
+            })
         }
     }
 }
@@ -169,13 +174,17 @@ fn bind_remove_item<'a>(
             Target::Dynamic(entity, name) => EntityChange::DynamicProperty {
                 entity,
                 name,
-                value: Expr::null(),
+                value: BoundExpr::null(),
             },
         }),
         ast::RemoveItem::Labels { variable, labels } => {
             let entity = bind_labelled(binder, variable)?;
-            let labels = labels.iter().map(|label| binder.label(label)).collect();
-            Ok(EntityChange::RemoveLabels { entity, labels })
+            let (labels, dynamic) = binder.bind_labels(labels)?.unwrap_or_default();
+            Ok(EntityChange::RemoveLabels {
+                entity,
+                labels,
+                dynamic,
+            })
         }
     }
 }
@@ -209,7 +218,7 @@ fn bind_target<'a>(binder: &mut Binder<'a>, target: &'a ast::Expr) -> Result<Tar
     }
 }
 
-fn bind_entity(binder: &mut Binder<'_>, variable: &ast::Ident) -> Result<Expr> {
+fn bind_entity(binder: &mut Binder<'_>, variable: &ast::Ident) -> Result<BoundExpr> {
     let known = binder
         .lookup(&variable.name)
         .ok_or_else(|| binder.undefined(&variable.name, variable.span))?;
@@ -217,20 +226,27 @@ fn bind_entity(binder: &mut Binder<'_>, variable: &ast::Ident) -> Result<Expr> {
     Ok(known.expr)
 }
 
-fn bind_labelled(binder: &mut Binder<'_>, variable: &ast::Ident) -> Result<Expr> {
+fn bind_labelled(binder: &mut Binder<'_>, variable: &ast::Ident) -> Result<BoundExpr> {
     let known = binder
         .lookup(&variable.name)
         .ok_or_else(|| binder.undefined(&variable.name, variable.span))?;
     match known.kind {
-        Kind::Node | Kind::Any => Ok(known.expr),
-        other => Err(conflict(&variable.name, &Kind::Node, &other, variable.span)),
+        StaticType::Node | StaticType::Any => Ok(known.expr),
+        other => Err(conflict(
+            &variable.name,
+            &StaticType::Node,
+            &other,
+            variable.span,
+        )),
     }
 }
 
-fn bind_properties_value<'a>(binder: &mut Binder<'a>, value: &'a ast::Expr) -> Result<Expr> {
+fn bind_properties_value<'a>(binder: &mut Binder<'a>, value: &'a ast::Expr) -> Result<BoundExpr> {
     let bound = binder.bind_expr(value)?;
     match bound.kind {
-        Kind::Map | Kind::Node | Kind::Relationship | Kind::Any => Ok(bound.expr),
+        StaticType::Map | StaticType::Node | StaticType::Relationship | StaticType::Any => {
+            Ok(bound.expr)
+        }
         other => Err(wrong_kind(
             "setting all properties",
             "a map, node or relationship",
@@ -260,13 +276,13 @@ fn field(expr: &ast::Expr) -> Option<Vec<&str>> {
 }
 
 enum Target {
-    Path(Expr, Vec<PropRef>),
-    Dynamic(Expr, Expr),
+    Path(BoundExpr, Vec<PropRef>),
+    Dynamic(BoundExpr, BoundExpr),
 }
 
 fn expect_entity(entity: &Typed, span: Span) -> Result<()> {
     match &entity.kind {
-        Kind::Node | Kind::Relationship | Kind::Any | Kind::Map => Ok(()),
+        StaticType::Node | StaticType::Relationship | StaticType::Any | StaticType::Map => Ok(()),
         other => Err(wrong_kind(
             "setting a property",
             "a node or a relationship",

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::pattern::{BoundPattern, NewNames, conflict};
 use super::{Binder, Result, already_bound};
 use crate::error::PlanError;
-use crate::expr::{Expr, Kind, LocalId, SlotId, TypeRef};
+use crate::expr::{BoundExpr, LocalId, SlotId, StaticType, TypeRef};
 use crate::logical::{Length, PatternRelationship, QueryGraph, Selected, conjuncts};
 use crate::physical::Direction;
 use crate::walk::{Junction, Selector, Walk, WalkCheck, WalkElement, WalkLink, WalkStep};
@@ -19,7 +19,7 @@ use crate::walk::{Junction, Selector, Walk, WalkCheck, WalkElement, WalkLink, Wa
 /// A group whose conditions are not bound yet.
 pub(super) struct Group<'a> {
     /// Its names, their bindings inside, and their kinds there.
-    names: Vec<(Arc<str>, LocalId, Kind)>,
+    names: Vec<(Arc<str>, LocalId, StaticType)>,
     /// Nodes and relationships as written, by their element.
     nodes: Vec<(usize, &'a ast::NodePattern)>,
     relationships: Vec<(usize, &'a ast::RelationshipPattern)>,
@@ -36,7 +36,7 @@ pub(super) struct SelectedPath<'a> {
     /// Nodes between the links.
     junctions: Vec<(&'a ast::NodePattern, WalkElement)>,
     /// Conditions on variables that are bound elsewhere.
-    predicates: Vec<Expr>,
+    predicates: Vec<BoundExpr>,
 }
 
 /// A link of a path with a selector.
@@ -198,7 +198,7 @@ impl<'a> Binder<'a> {
             }
         }
         let slot = match &path.variable {
-            Some(variable) => Some(self.declare_new(variable, Kind::Path)?),
+            Some(variable) => Some(self.declare_new(variable, StaticType::Path)?),
             None => None,
         };
         let selected = Selected {
@@ -240,7 +240,7 @@ impl<'a> Binder<'a> {
                         bind_walk_step(self, pattern, element.local, &mut link)?;
                     } else if let Some(slot) = element.slot {
                         places.insert(slot, (element.local, Some(at), 1));
-                        self.relationship_conditions(pattern, &Expr::Slot(slot), &mut terms)?;
+                        self.relationship_conditions(pattern, &BoundExpr::Slot(slot), &mut terms)?;
                     }
                     *link
                 }
@@ -250,7 +250,7 @@ impl<'a> Binder<'a> {
         for (at, (node, element)) in selected.junctions.into_iter().enumerate() {
             if let Some(slot) = element.slot {
                 places.insert(slot, (element.local, None, at));
-                self.node_conditions(node, &Expr::Slot(slot), &mut terms)?;
+                self.node_conditions(node, &BoundExpr::Slot(slot), &mut terms)?;
             }
             junctions.push(Junction {
                 local: element.local,
@@ -295,7 +295,7 @@ impl<'a> Binder<'a> {
         relationship.types = walk.types();
         if let Length::Selected(length) = &mut relationship.length {
             length.walk = walk;
-            length.predicate = (!later.is_empty()).then(|| Expr::all_of(later));
+            length.predicate = (!later.is_empty()).then(|| BoundExpr::all_of(later));
         }
         Ok(())
     }
@@ -314,7 +314,7 @@ fn group_node<'a>(
         group,
         at,
         node.variable.as_ref(),
-        Kind::Node,
+        StaticType::Node,
         new_names,
     )
 }
@@ -328,7 +328,14 @@ fn group_relationship<'a>(
 ) -> Result<WalkElement> {
     group.relationships.push((at, relationship));
     let variable = relationship.variable.as_ref();
-    group_element(binder, group, at, variable, Kind::Relationship, new_names)
+    group_element(
+        binder,
+        group,
+        at,
+        variable,
+        StaticType::Relationship,
+        new_names,
+    )
 }
 
 fn group_element<'a>(
@@ -336,7 +343,7 @@ fn group_element<'a>(
     group: &mut Group<'a>,
     at: usize,
     variable: Option<&ast::Ident>,
-    kind: Kind,
+    kind: StaticType,
     new_names: NewNames,
 ) -> Result<WalkElement> {
     let local = binder.arena.local();
@@ -348,7 +355,7 @@ fn group_element<'a>(
         if *known_kind != kind {
             return Err(conflict(&variable.name, &kind, known_kind, variable.span));
         }
-        if kind == Kind::Relationship {
+        if kind == StaticType::Relationship {
             return Err(PlanError::syntax(
                 "RelationshipUniquenessViolation",
                 format!(
@@ -362,7 +369,7 @@ fn group_element<'a>(
         group.link.checks.push(WalkCheck {
             first: 0,
             last: at,
-            condition: Expr::equal(Expr::Local(*other), Expr::Local(local)),
+            condition: BoundExpr::equal(BoundExpr::Local(*other), BoundExpr::Local(local)),
         });
         return Ok(WalkElement { local, slot: None });
     }
@@ -376,7 +383,7 @@ fn group_element<'a>(
     group
         .names
         .push((variable.name.clone(), local, kind.clone()));
-    let slot = binder.declare(&variable.name, Kind::List(Box::new(kind)));
+    let slot = binder.declare(&variable.name, StaticType::List(Box::new(kind)));
     Ok(WalkElement {
         local,
         slot: Some(slot),
@@ -398,17 +405,17 @@ fn step_types<'a>(
 fn group_terms<'a>(
     binder: &mut Binder<'a>,
     group: &Group<'a>,
-) -> Result<Vec<(Option<usize>, Expr)>> {
+) -> Result<Vec<(Option<usize>, BoundExpr)>> {
     let locals: Vec<LocalId> = group.link.elements().map(|element| element.local).collect();
     let mut terms = Vec::new();
     for (at, node) in &group.nodes {
-        let entity = Expr::Local(locals[*at]);
+        let entity = BoundExpr::Local(locals[*at]);
         let mut found = Vec::new();
         binder.node_conditions(node, &entity, &mut found)?;
         terms.extend(found.into_iter().map(|term| (Some(*at), term)));
     }
     for (at, relationship) in &group.relationships {
-        let entity = Expr::Local(locals[*at]);
+        let entity = BoundExpr::Local(locals[*at]);
         let mut found = Vec::new();
         binder.relationship_conditions(relationship, &entity, &mut found)?;
         terms.extend(found.into_iter().map(|term| (Some(*at), term)));
@@ -428,7 +435,7 @@ fn push_walk(
 ) -> usize {
     let slot = binder
         .arena
-        .slot("", Kind::List(Box::new(Kind::Relationship)));
+        .slot("", StaticType::List(Box::new(StaticType::Relationship)));
     graph.relationships.push(PatternRelationship {
         slot,
         bound: false,
@@ -448,23 +455,23 @@ fn junction<'a>(
     binder: &mut Binder<'a>,
     node: &'a ast::NodePattern,
     new_names: NewNames,
-    predicates: &mut Vec<Expr>,
+    predicates: &mut Vec<BoundExpr>,
 ) -> Result<WalkElement> {
     let local = binder.arena.local();
     let Some(variable) = &node.variable else {
-        let slot = Some(binder.arena.slot("", Kind::Node));
+        let slot = Some(binder.arena.slot("", StaticType::Node));
         return Ok(WalkElement { local, slot });
     };
     let slot = match binder.lookup(&variable.name) {
-        Some(known) if matches!(known.kind, Kind::Node | Kind::Any) => {
-            let slot = binder.arena.slot("", Kind::Node);
-            predicates.push(Expr::equal(Expr::Slot(slot), known.expr));
+        Some(known) if matches!(known.kind, StaticType::Node | StaticType::Any) => {
+            let slot = binder.arena.slot("", StaticType::Node);
+            predicates.push(BoundExpr::equal(BoundExpr::Slot(slot), known.expr));
             slot
         }
         Some(known) => {
             return Err(conflict(
                 &variable.name,
-                &Kind::Node,
+                &StaticType::Node,
                 &known.kind,
                 variable.span,
             ));
@@ -472,7 +479,7 @@ fn junction<'a>(
         None if new_names == NewNames::Refused => {
             return Err(binder.undefined(&variable.name, variable.span));
         }
-        None => binder.declare(&variable.name, Kind::Node),
+        None => binder.declare(&variable.name, StaticType::Node),
     };
     Ok(WalkElement {
         local,
@@ -487,8 +494,8 @@ fn selected_step<'a>(
     new_names: NewNames,
 ) -> Result<WalkLink> {
     let kind = match relationship.length {
-        None => Kind::Relationship,
-        Some(_) => Kind::List(Box::new(Kind::Relationship)),
+        None => StaticType::Relationship,
+        Some(_) => StaticType::List(Box::new(StaticType::Relationship)),
     };
     let slot = match &relationship.variable {
         None => binder.arena.slot("", kind),
@@ -531,9 +538,9 @@ fn bind_walk_step<'a>(
     binder
         .frame()
         .locals
-        .push((name, local, Kind::Relationship));
+        .push((name, local, StaticType::Relationship));
     let mut terms = Vec::new();
-    let bound = binder.relationship_conditions(pattern, &Expr::Local(local), &mut terms);
+    let bound = binder.relationship_conditions(pattern, &BoundExpr::Local(local), &mut terms);
     binder.frame().locals.pop();
     bound?;
     link.checks
@@ -551,7 +558,7 @@ fn nested_quantifier(path: &ast::PathPattern) -> PlanError {
 }
 
 /// The first and the last element of a link that a condition reads; the start if it reads none.
-fn elements_read(link: &WalkLink, condition: &Expr) -> (usize, usize) {
+fn elements_read(link: &WalkLink, condition: &BoundExpr) -> (usize, usize) {
     let locals: Vec<LocalId> = link.elements().map(|element| element.local).collect();
     let mut read: Option<(usize, usize)> = None;
     condition.for_each_local(&mut |local| {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use isomer_value::Value;
 
 use crate::expr::{
-    Arithmetic, Comparison, Expr, LabelRef, LocalId, MapItem, PathSegment, QuantifierKind, SlotId,
-    StringTest, SubqueryResult, TypeRef,
+    Arithmetic, BoundExpr, Comparison, LabelRef, LocalId, MapItem, PathSegment, QuantifierKind,
+    SlotId, StringTest, SubqueryResult, TypeRef,
 };
 use crate::physical::Plan;
 
@@ -53,7 +53,7 @@ impl<'p> ExprPrinter<'p> {
     }
 
     /// An expression, truncated to a readable length.
-    pub fn expr(&self, expr: &Expr) -> String {
+    pub fn expr(&self, expr: &BoundExpr) -> String {
         let mut out = String::new();
         self.write(expr, &mut out);
         if let Some((cut, _)) = out.char_indices().nth(MAX_CHARS) {
@@ -64,7 +64,11 @@ impl<'p> ExprPrinter<'p> {
     }
 
     /// Several expressions between separators.
-    pub fn list<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>, separator: &str) -> String {
+    pub fn list<'e>(
+        &self,
+        exprs: impl IntoIterator<Item = &'e BoundExpr>,
+        separator: &str,
+    ) -> String {
         let parts: Vec<String> = exprs
             .into_iter()
             .take(MAX_CHARS)
@@ -75,7 +79,7 @@ impl<'p> ExprPrinter<'p> {
 
     fn many<'e>(
         &self,
-        exprs: impl IntoIterator<Item = &'e Expr>,
+        exprs: impl IntoIterator<Item = &'e BoundExpr>,
         separator: &str,
         out: &mut String,
     ) {
@@ -91,7 +95,7 @@ impl<'p> ExprPrinter<'p> {
         }
     }
 
-    fn infix(&self, left: &Expr, operator: &str, right: &Expr, out: &mut String) {
+    fn infix(&self, left: &BoundExpr, operator: &str, right: &BoundExpr, out: &mut String) {
         self.operand(left, out);
         out.push(' ');
         out.push_str(operator);
@@ -99,28 +103,28 @@ impl<'p> ExprPrinter<'p> {
         self.operand(right, out);
     }
 
-    fn operand(&self, expr: &Expr, out: &mut String) {
+    fn operand(&self, expr: &BoundExpr, out: &mut String) {
         let expr = match expr {
-            Expr::At { inner, .. } => inner,
+            BoundExpr::At { inner, .. } => inner,
             other => other,
         };
         let bare = matches!(
             expr,
-            Expr::Const(_)
-                | Expr::Param(_)
-                | Expr::Slot(_)
-                | Expr::Local(_)
-                | Expr::Property { .. }
-                | Expr::Call { .. }
-                | Expr::CallRegistered { .. }
-                | Expr::Index { .. }
-                | Expr::List(_)
-                | Expr::Map(_)
-                | Expr::HasLabels { .. }
-                | Expr::HasType { .. }
-                | Expr::ListComprehension { .. }
-                | Expr::Quantifier { .. }
-                | Expr::Subquery(_)
+            BoundExpr::Const(_)
+                | BoundExpr::Param(_)
+                | BoundExpr::Slot(_)
+                | BoundExpr::Local(_)
+                | BoundExpr::Property { .. }
+                | BoundExpr::Call { .. }
+                | BoundExpr::CallRegistered { .. }
+                | BoundExpr::Index { .. }
+                | BoundExpr::List(_)
+                | BoundExpr::Map(_)
+                | BoundExpr::HasLabels { .. }
+                | BoundExpr::HasType { .. }
+                | BoundExpr::ListComprehension { .. }
+                | BoundExpr::Quantifier { .. }
+                | BoundExpr::Subquery(_)
         );
         if bare {
             return self.write(expr, out);
@@ -133,7 +137,7 @@ impl<'p> ExprPrinter<'p> {
     fn call<'e>(
         &self,
         name: &str,
-        arguments: impl IntoIterator<Item = &'e Expr>,
+        arguments: impl IntoIterator<Item = &'e BoundExpr>,
         out: &mut String,
     ) {
         out.push_str(name);
@@ -142,7 +146,7 @@ impl<'p> ExprPrinter<'p> {
         out.push(')');
     }
 
-    fn entries(&self, entries: &[(Arc<str>, Expr)], out: &mut String) {
+    fn entries(&self, entries: &[(Arc<str>, BoundExpr)], out: &mut String) {
         out.push('{');
         for (at, (name, value)) in entries.iter().enumerate() {
             out.push_str(if at > 0 { ", " } else { "" });
@@ -153,78 +157,80 @@ impl<'p> ExprPrinter<'p> {
         out.push('}');
     }
 
-    fn write(&self, expr: &Expr, out: &mut String) {
+    fn write(&self, expr: &BoundExpr, out: &mut String) {
         if out.len() > MAX_CHARS * 4 {
             return;
         }
         match expr {
-            Expr::Const(_) if self.hides_values => out.push('?'),
-            Expr::Const(value) => write_value(value, out),
-            Expr::Param(parameter) => {
+            BoundExpr::Const(_) if self.hides_values => out.push('?'),
+            BoundExpr::Const(value) => write_value(value, out),
+            BoundExpr::Param(parameter) => {
                 out.push('$');
                 out.push_str(self.plan.parameter_name(*parameter));
             }
-            Expr::Slot(slot) => out.push_str(&self.slot(*slot)),
-            Expr::Local(local) => out.push_str(&local_name(*local)),
-            Expr::At { inner, .. } => self.write(inner, out),
-            Expr::Property { base, name, .. } => {
+            BoundExpr::Slot(slot) => out.push_str(&self.slot(*slot)),
+            BoundExpr::Local(local) => out.push_str(&local_name(*local)),
+            BoundExpr::At { inner, .. } => self.write(inner, out),
+            BoundExpr::Property { base, name, .. } => {
                 self.suffix(base, &format!(".{}", self.plan.property_name(*name)), out);
             }
-            Expr::Index { base, index, .. } => {
+            BoundExpr::Index { base, index, .. } => {
                 self.operand(base, out);
                 out.push('[');
                 self.write(index, out);
                 out.push(']');
             }
-            Expr::Slice { base, from, to } => {
+            BoundExpr::Slice { base, from, to } => {
                 self.slice(base, from.as_deref(), to.as_deref(), out);
             }
-            Expr::List(items) => {
+            BoundExpr::List(items) => {
                 out.push('[');
                 self.many(items, ", ", out);
                 out.push(']');
             }
-            Expr::Map(entries) => self.entries(entries, out),
-            Expr::MapProjection { base, items } => self.projection(base, items, out),
-            Expr::And(terms) => self.terms(terms, " AND ", out),
-            Expr::Or(terms) => self.terms(terms, " OR ", out),
-            Expr::Xor(terms) => self.terms(terms, " XOR ", out),
-            Expr::Compare { op, left, right } => self.infix(left, comparison(*op), right, out),
-            Expr::Arith { op, left, right } => self.infix(left, arithmetic(*op), right, out),
-            Expr::ArithChain { operands, ops } => self.chain(operands, ops, out),
-            Expr::StringTest { op, left, right } => self.infix(left, string_test(*op), right, out),
-            Expr::In { item, list } => self.infix(item, "IN", list, out),
-            Expr::Not(inner) => self.prefix("NOT ", inner, out),
-            Expr::Negate(inner) => self.prefix("-", inner, out),
-            Expr::Plus(inner) => self.prefix("+", inner, out),
-            Expr::IsNull(inner) => self.suffix(inner, " IS NULL", out),
-            Expr::IsNotNull(inner) => self.suffix(inner, " IS NOT NULL", out),
-            Expr::IsTyped {
+            BoundExpr::Map(entries) => self.entries(entries, out),
+            BoundExpr::MapProjection { base, items } => self.projection(base, items, out),
+            BoundExpr::And(terms) => self.terms(terms, " AND ", out),
+            BoundExpr::Or(terms) => self.terms(terms, " OR ", out),
+            BoundExpr::Xor(terms) => self.terms(terms, " XOR ", out),
+            BoundExpr::Compare { op, left, right } => self.infix(left, comparison(*op), right, out),
+            BoundExpr::Arith { op, left, right } => self.infix(left, arithmetic(*op), right, out),
+            BoundExpr::ArithChain { operands, ops } => self.chain(operands, ops, out),
+            BoundExpr::StringTest { op, left, right } => {
+                self.infix(left, string_test(*op), right, out)
+            }
+            BoundExpr::In { item, list } => self.infix(item, "IN", list, out),
+            BoundExpr::Not(inner) => self.prefix("NOT ", inner, out),
+            BoundExpr::Negate(inner) => self.prefix("-", inner, out),
+            BoundExpr::Plus(inner) => self.prefix("+", inner, out),
+            BoundExpr::IsNull(inner) => self.suffix(inner, " IS NULL", out),
+            BoundExpr::IsNotNull(inner) => self.suffix(inner, " IS NOT NULL", out),
+            BoundExpr::IsTyped {
                 operand,
                 value_type,
             } => self.suffix(operand, &format!(" IS :: {value_type:?}"), out),
-            Expr::Cast { operand, kind } => {
+            BoundExpr::Cast { operand, kind } => {
                 self.call(&format!("as {}", kind.describe()), [&**operand], out);
             }
-            Expr::HasLabels { entity, labels } => self.has_labels(entity, labels, out),
-            Expr::HasType { entity, types } => self.has_type(entity, types, out),
-            Expr::Case {
+            BoundExpr::HasLabels { entity, labels } => self.has_labels(entity, labels, out),
+            BoundExpr::HasType { entity, types } => self.has_type(entity, types, out),
+            BoundExpr::Case {
                 subject,
                 arms,
                 otherwise,
             } => self.case(subject.as_deref(), arms, otherwise.as_deref(), out),
-            Expr::Call {
+            BoundExpr::Call {
                 function,
                 arguments,
             } => self.call(function.name(), arguments, out),
-            Expr::CallRegistered {
+            BoundExpr::CallRegistered {
                 function,
                 arguments,
             } => {
                 let name = &self.plan.registered_functions[function.index()];
                 self.call(name, arguments, out);
             }
-            Expr::ListComprehension {
+            BoundExpr::ListComprehension {
                 list,
                 local,
                 predicate,
@@ -236,7 +242,7 @@ impl<'p> ExprPrinter<'p> {
                 self.clause(" | ", result.as_deref(), out);
                 out.push(']');
             }
-            Expr::Quantifier {
+            BoundExpr::Quantifier {
                 kind,
                 list,
                 local,
@@ -248,7 +254,7 @@ impl<'p> ExprPrinter<'p> {
                 self.clause(" WHERE ", Some(predicate), out);
                 out.push(')');
             }
-            Expr::Reduce {
+            BoundExpr::Reduce {
                 accumulator,
                 init,
                 element,
@@ -262,34 +268,40 @@ impl<'p> ExprPrinter<'p> {
                 self.clause(" | ", Some(step), out);
                 out.push(')');
             }
-            Expr::Subquery(subquery) => out.push_str(match subquery.kind {
+            BoundExpr::Subquery(subquery) => out.push_str(match subquery.kind {
                 SubqueryResult::Exists => "EXISTS {…}",
                 SubqueryResult::Count => "COUNT {…}",
                 SubqueryResult::Collect(_) => "COLLECT {…}",
             }),
-            Expr::BuildPath { start, steps } => self.path(*start, steps, out),
+            BoundExpr::BuildPath { start, steps } => self.path(*start, steps, out),
         }
     }
 
-    fn prefix(&self, operator: &str, operand: &Expr, out: &mut String) {
+    fn prefix(&self, operator: &str, operand: &BoundExpr, out: &mut String) {
         out.push_str(operator);
         self.operand(operand, out);
     }
 
-    fn suffix(&self, operand: &Expr, operator: &str, out: &mut String) {
+    fn suffix(&self, operand: &BoundExpr, operator: &str, out: &mut String) {
         self.operand(operand, out);
         out.push_str(operator);
     }
 
     /// A keyword and its expression, if there is one.
-    fn clause(&self, keyword: &str, expr: Option<&Expr>, out: &mut String) {
+    fn clause(&self, keyword: &str, expr: Option<&BoundExpr>, out: &mut String) {
         if let Some(expr) = expr {
             out.push_str(keyword);
             self.write(expr, out);
         }
     }
 
-    fn slice(&self, base: &Expr, from: Option<&Expr>, to: Option<&Expr>, out: &mut String) {
+    fn slice(
+        &self,
+        base: &BoundExpr,
+        from: Option<&BoundExpr>,
+        to: Option<&BoundExpr>,
+        out: &mut String,
+    ) {
         self.operand(base, out);
         out.push('[');
         self.clause("", from, out);
@@ -298,7 +310,7 @@ impl<'p> ExprPrinter<'p> {
         out.push(']');
     }
 
-    fn chain(&self, operands: &[Expr], ops: &[Arithmetic], out: &mut String) {
+    fn chain(&self, operands: &[BoundExpr], ops: &[Arithmetic], out: &mut String) {
         for (at, operand) in operands.iter().enumerate() {
             if let Some(op) = at.checked_sub(1).and_then(|before| ops.get(before)) {
                 out.push_str(&format!(" {} ", arithmetic(*op)));
@@ -307,7 +319,7 @@ impl<'p> ExprPrinter<'p> {
         }
     }
 
-    fn has_labels(&self, entity: &Expr, labels: &[LabelRef], out: &mut String) {
+    fn has_labels(&self, entity: &BoundExpr, labels: &[LabelRef], out: &mut String) {
         self.operand(entity, out);
         if labels.is_empty() {
             out.push_str(":%");
@@ -318,7 +330,7 @@ impl<'p> ExprPrinter<'p> {
         }
     }
 
-    fn has_type(&self, entity: &Expr, types: &[TypeRef], out: &mut String) {
+    fn has_type(&self, entity: &BoundExpr, types: &[TypeRef], out: &mut String) {
         self.operand(entity, out);
         let names = types.iter().map(|one| &**self.plan.type_name(*one));
         let names: Vec<&str> = names.collect();
@@ -328,9 +340,9 @@ impl<'p> ExprPrinter<'p> {
 
     fn case(
         &self,
-        subject: Option<&Expr>,
-        arms: &[(Expr, Expr)],
-        otherwise: Option<&Expr>,
+        subject: Option<&BoundExpr>,
+        arms: &[(BoundExpr, BoundExpr)],
+        otherwise: Option<&BoundExpr>,
         out: &mut String,
     ) {
         out.push_str("CASE");
@@ -352,7 +364,7 @@ impl<'p> ExprPrinter<'p> {
         out.push(')');
     }
 
-    fn terms(&self, terms: &[Expr], separator: &str, out: &mut String) {
+    fn terms(&self, terms: &[BoundExpr], separator: &str, out: &mut String) {
         for (at, term) in terms.iter().enumerate() {
             if out.len() > MAX_CHARS * 4 {
                 out.push('…');
@@ -362,19 +374,19 @@ impl<'p> ExprPrinter<'p> {
                 out.push_str(separator);
             }
             match term {
-                Expr::And(_) | Expr::Or(_) | Expr::Xor(_) => self.operand(term, out),
+                BoundExpr::And(_) | BoundExpr::Or(_) | BoundExpr::Xor(_) => self.operand(term, out),
                 term => self.write(term, out),
             }
         }
     }
 
-    fn binding(&self, local: LocalId, list: &Expr, out: &mut String) {
+    fn binding(&self, local: LocalId, list: &BoundExpr, out: &mut String) {
         out.push_str(&local_name(local));
         out.push_str(" IN ");
         self.write(list, out);
     }
 
-    fn projection(&self, base: &Expr, items: &[MapItem], out: &mut String) {
+    fn projection(&self, base: &BoundExpr, items: &[MapItem], out: &mut String) {
         self.operand(base, out);
         out.push_str(" {");
         for (at, item) in items.iter().enumerate() {

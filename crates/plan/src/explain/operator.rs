@@ -2,10 +2,11 @@
 
 use super::expression::ExprPrinter;
 use super::{pattern, write};
-use crate::expr::{AggregateCall, Expr, LabelRef, SlotId};
+use crate::expr::{AggregateCall, BoundExpr, LabelRef, SlotId};
 use crate::physical::{
-    Aggregate, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread, IndexRange,
-    NodeIndexSeek, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
+    Aggregate, BatchApply, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread,
+    IndexRange, NodeIndexSeek, OnBatchError, Op, ProcedureCall, RelationshipIndexSeek, SeekBound,
+    SeekKeys, SortKey,
 };
 
 /// The operator's name.
@@ -17,6 +18,7 @@ pub(super) fn name(op: &Op) -> &'static str {
         Op::NodeByKey { .. } => "NodeByKey",
         Op::NodeById { .. } => "NodeById",
         Op::IndexSeek(_) => "IndexSeek",
+        Op::RelationshipIndexSeek(_) => "RelationshipIndexSeek",
         Op::RelationshipScan(_) => "RelationshipScan",
         Op::RelationshipById { .. } => "RelationshipById",
         Op::Expand(expand) if expand.group => "ExpandGroup",
@@ -32,6 +34,7 @@ pub(super) fn name(op: &Op) -> &'static str {
         Op::PathSearch(_) => "RepeatExpand",
         Op::RelationshipEnds(_) => "RelationshipEnds",
         Op::Apply { .. } => "Apply",
+        Op::BatchApply(_) => "ApplyInTransactions",
         Op::OptionalApply { .. } => "OptionalApply",
         Op::SemiApply { anti: false, .. } => "SemiApply",
         Op::SemiApply { anti: true, .. } => "AntiSemiApply",
@@ -97,6 +100,7 @@ pub(super) fn details(p: &ExprPrinter<'_>, op: &Op) -> String {
         Op::NodeById { node, ids, .. } => format!("{} {}", p.slot(*node), keys_text(p, ids)),
         Op::IndexSeek(seek) => index_seek(p, seek),
         Op::RelationshipScan(scan) => pattern::relationship_scan(p, scan),
+        Op::RelationshipIndexSeek(seek) => relationship_index_seek(p, seek),
         Op::RelationshipById {
             relationship,
             from,
@@ -119,6 +123,7 @@ pub(super) fn details(p: &ExprPrinter<'_>, op: &Op) -> String {
         Op::OptionalApply {
             nulls, row_wise, ..
         } => p.slots(nulls) + if *row_wise { " row-wise" } else { "" },
+        Op::BatchApply(batches) => batch_apply(p, batches),
         Op::CountApply { count, factor, .. } => match factor {
             Some(factor) => format!("{} times {}", p.slot(*count), p.slot(*factor)),
             None => p.slot(*count),
@@ -161,25 +166,39 @@ fn labelled(p: &ExprPrinter<'_>, node: SlotId, label: LabelRef) -> String {
 }
 
 fn index_seek(p: &ExprPrinter<'_>, seek: &NodeIndexSeek) -> String {
-    let equal = seek.prefix.iter();
+    let found = labelled(p, seek.node, seek.label);
+    let range = index_range(p, &seek.prefix, &seek.range, seek.descending);
+    format!("{found} index {}{range}", seek.index)
+}
+
+fn relationship_index_seek(p: &ExprPrinter<'_>, seek: &RelationshipIndexSeek) -> String {
+    let found = pattern::relationship_scan(p, &seek.scan);
+    let range = index_range(p, &seek.prefix, &seek.range, seek.descending);
+    format!("{found} index {}{range}", seek.index)
+}
+
+/// What is read of an index, after a space: nothing for the whole index.
+fn index_range(
+    p: &ExprPrinter<'_>,
+    prefix: &[BoundExpr],
+    range: &IndexRange,
+    descending: bool,
+) -> String {
+    let equal = prefix.iter();
     let mut parts: Vec<String> = equal.map(|value| format!("= {}", p.expr(value))).collect();
-    parts.extend(range_text(p, &seek.range));
-    let mut text = format!(
-        "{} index {}",
-        labelled(p, seek.node, seek.label),
-        seek.index
-    );
+    parts.extend(range_text(p, range));
+    let mut text = String::new();
     if !parts.is_empty() {
         text.push(' ');
         text.push_str(&parts.join(", "));
     }
-    if seek.descending {
+    if descending {
         text.push_str(" descending");
     }
     text
 }
 
-fn join_keys(p: &ExprPrinter<'_>, input_keys: &[Expr], right_keys: &[Expr]) -> String {
+fn join_keys(p: &ExprPrinter<'_>, input_keys: &[BoundExpr], right_keys: &[BoundExpr]) -> String {
     let pairs = input_keys.iter().zip(right_keys);
     let keys: Vec<String> = pairs
         .map(|(a, b)| format!("{} = {}", p.expr(a), p.expr(b)))
@@ -233,7 +252,7 @@ fn in_thread(p: &ExprPrinter<'_>, in_thread: &InThread) -> String {
     }
 }
 
-fn top(p: &ExprPrinter<'_>, keys: &[SortKey], limit: &Expr) -> String {
+fn top(p: &ExprPrinter<'_>, keys: &[SortKey], limit: &BoundExpr) -> String {
     format!("{} by {}", p.expr(limit), sort_keys(p, keys))
 }
 
@@ -313,8 +332,8 @@ fn named(p: &ExprPrinter<'_>, slot: SlotId, text: &str) -> String {
     }
 }
 
-fn assignments(p: &ExprPrinter<'_>, columns: &[(SlotId, Expr)]) -> String {
-    let one = |(slot, expr): &(SlotId, Expr)| named(p, *slot, &p.expr(expr));
+fn assignments(p: &ExprPrinter<'_>, columns: &[(SlotId, BoundExpr)]) -> String {
+    let one = |(slot, expr): &(SlotId, BoundExpr)| named(p, *slot, &p.expr(expr));
     columns.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -338,4 +357,24 @@ fn sort_keys(p: &ExprPrinter<'_>, keys: &[SortKey]) -> String {
         )
     };
     keys.iter().map(key).collect::<Vec<_>>().join(", ")
+}
+
+/// `of 1000 rows, on error continue`
+fn batch_apply(p: &ExprPrinter<'_>, batches: &BatchApply) -> String {
+    let mut parts = Vec::new();
+    if let Some(rows) = &batches.batch_rows {
+        parts.push(format!("of {} rows", p.expr(rows)));
+    }
+    if let Some(count) = &batches.concurrency {
+        parts.push(format!("{} concurrent", p.expr(count)));
+    }
+    match batches.on_error {
+        OnBatchError::Fail => {}
+        OnBatchError::Continue => parts.push("on error continue".to_owned()),
+        OnBatchError::Break => parts.push("on error break".to_owned()),
+    }
+    if let Some(status) = batches.status {
+        parts.push(format!("status {}", p.slot(status)));
+    }
+    parts.join(", ")
 }

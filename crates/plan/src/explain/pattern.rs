@@ -1,7 +1,7 @@
 //! Patterns as text, close to how a statement writes them: of scans of relationships, expands, walks and searches.
 
 use super::expression::ExprPrinter;
-use crate::expr::{Expr, LocalId, SlotId, TypeRef};
+use crate::expr::{BoundExpr, LocalId, SlotId, TypeRef};
 use crate::physical::{
     CountPaths, Degree, Direction, DistinctEnds, Expand, ExpandInto, ExpandStep, PathSearch,
     RelationshipEnds, RelationshipScan, ShortestPath, VarExpand,
@@ -224,7 +224,7 @@ fn length(min: u64, max: Option<u64>) -> String {
 }
 
 /// A condition on each step of a walk.
-fn each(p: &ExprPrinter<'_>, predicate: &Option<(LocalId, Expr)>) -> String {
+fn each(p: &ExprPrinter<'_>, predicate: &Option<(LocalId, BoundExpr)>) -> String {
     match predicate {
         Some((_, predicate)) => format!(" each {}", p.expr(predicate)),
         None => String::new(),
@@ -232,7 +232,7 @@ fn each(p: &ExprPrinter<'_>, predicate: &Option<(LocalId, Expr)>) -> String {
 }
 
 /// A condition on a whole walk.
-fn on_whole(p: &ExprPrinter<'_>, predicate: Option<&Expr>) -> String {
+fn on_whole(p: &ExprPrinter<'_>, predicate: Option<&BoundExpr>) -> String {
     match predicate {
         Some(predicate) => format!(" where {}", p.expr(predicate)),
         None => String::new(),

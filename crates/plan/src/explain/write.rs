@@ -1,18 +1,16 @@
 //! Writes and schema commands as text.
 
 use super::expression::ExprPrinter;
-use crate::expr::{LabelRef, PropRef};
-use crate::physical::{CreateItem, CreatePattern, EntityChange, MatchOrCreate, Properties};
+use crate::expr::{BoundExpr, LabelRef, PropRef};
+use crate::physical::{
+    CreateItem, CreatePattern, CreatedType, EntityChange, MatchOrCreate, Properties,
+};
 use crate::schema::{ObjectName, SchemaCommand, SchemaTarget};
 
 pub(super) fn create(p: &ExprPrinter<'_>, pattern: &CreatePattern) -> String {
     let item = |item: &CreateItem| match item {
         CreateItem::Node(node) => {
-            let labels: String = node
-                .labels
-                .iter()
-                .map(|label| format!(":{}", p.plan.label_name(*label)))
-                .collect();
+            let labels = labels_text(p, &node.labels, &node.dynamic_labels);
             format!(
                 "({}{labels}{})",
                 p.slot(node.node),
@@ -23,7 +21,10 @@ pub(super) fn create(p: &ExprPrinter<'_>, pattern: &CreatePattern) -> String {
             "({})-[{}:{}{}]->({})",
             p.slot(one.source),
             p.slot(one.relationship),
-            p.plan.type_name(one.rel_type),
+            match &one.rel_type {
+                CreatedType::Fixed(name) => p.plan.type_name(*name).to_string(),
+                CreatedType::Dynamic(name) => format!("$({})", p.expr(name)),
+            },
             properties_text(p, &one.properties),
             p.slot(one.target)
         ),
@@ -56,12 +57,6 @@ pub(super) fn set(p: &ExprPrinter<'_>, items: &[EntityChange]) -> String {
             .map(|name| p.plan.property_name(*name).to_string())
             .collect::<Vec<_>>()
             .join(".")
-    };
-    let labels = |labels: &[LabelRef]| {
-        labels
-            .iter()
-            .map(|label| format!(":{}", p.plan.label_name(*label)))
-            .collect::<String>()
     };
     let item = |item: &EntityChange| match item {
         EntityChange::Property {
@@ -109,18 +104,33 @@ pub(super) fn set(p: &ExprPrinter<'_>, items: &[EntityChange]) -> String {
         EntityChange::Merge { entity, value } => format!("{} += {}", p.expr(entity), p.expr(value)),
         EntityChange::AddLabels {
             entity,
-            labels: names,
-        } => format!("{}{}", p.expr(entity), labels(names)),
+            labels,
+            dynamic,
+        } => format!("{}{}", p.expr(entity), labels_text(p, labels, dynamic)),
         EntityChange::RemoveLabels {
             entity,
-            labels: names,
-        } => format!("remove {}{}", p.expr(entity), labels(names)),
+            labels,
+            dynamic,
+        } => format!(
+            "remove {}{}",
+            p.expr(entity),
+            labels_text(p, labels, dynamic)
+        ),
         EntityChange::RemoveProperty {
             entity,
             path: names,
         } => format!("remove {}.{}", p.expr(entity), path(names)),
     };
     items.iter().map(item).collect::<Vec<_>>().join(", ")
+}
+
+/// `:A:B:$(names)`
+fn labels_text(p: &ExprPrinter<'_>, labels: &[LabelRef], dynamic: &[BoundExpr]) -> String {
+    let fixed = labels
+        .iter()
+        .map(|label| format!(":{}", p.plan.label_name(*label)));
+    let computed = dynamic.iter().map(|names| format!(":$({})", p.expr(names)));
+    fixed.chain(computed).collect()
 }
 
 fn properties_text(p: &ExprPrinter<'_>, properties: &Properties) -> String {

@@ -5,7 +5,7 @@
 //! the operator: it names the operator that it replaces as its fallback.
 
 use crate::arena::Arena;
-use crate::expr::{AggregateCall, Expr, Kind, PropRef, SlotId};
+use crate::expr::{AggregateCall, BoundExpr, PropRef, SlotId, StaticType};
 use crate::function::{Aggregation, Purity};
 use crate::physical::{
     Aggregate, CountByColumn, CountByNeighbour, CountPaths, Exchange, ExpandStep, FirstGroups,
@@ -191,7 +191,7 @@ impl Chooser<'_> {
         id: OpId,
         input: OpId,
         keys: &[SortKey],
-        limit: &Expr,
+        limit: &BoundExpr,
     ) -> (Option<Exchange>, Replacement) {
         // The operator and its threads each evaluate keys and limits: they must give the same values.
         let are_settled = is_settled(limit) && keys.iter().all(|key| is_settled(&key.expr));
@@ -249,10 +249,10 @@ impl Chooser<'_> {
 }
 
 /// Whether it has the same value in each thread, and needs no sub-plan.
-fn is_settled(expr: &Expr) -> bool {
+fn is_settled(expr: &BoundExpr) -> bool {
     let mut settled = match expr {
-        Expr::Call { function, .. } => function.purity() != Purity::Volatile,
-        Expr::CallRegistered { .. } | Expr::Subquery(_) => false,
+        BoundExpr::Call { function, .. } => function.purity() != Purity::Volatile,
+        BoundExpr::CallRegistered { .. } | BoundExpr::Subquery(_) => false,
         _ => true,
     };
     expr.for_each_child(&mut |child| settled &= is_settled(child));
@@ -275,12 +275,12 @@ impl Chooser<'_> {
     /// Whether an aggregation only counts rows by one node.
     fn counts_by_node(&self, aggregate: &Aggregate) -> bool {
         let by_node = match aggregate.keys.as_slice() {
-            [(_, Expr::Slot(slot))] => matches!(self.arena.kind(*slot), Kind::Node),
+            [(_, BoundExpr::Slot(slot))] => matches!(self.arena.kind(*slot), StaticType::Node),
             _ => false,
         };
         let counts = |call: &AggregateCall| match (call.function, call.arguments.as_slice()) {
             (Aggregation::CountRows, _) => true,
-            (Aggregation::Count, [Expr::Const(value)]) => !call.distinct && !value.is_null(),
+            (Aggregation::Count, [BoundExpr::Const(value)]) => !call.distinct && !value.is_null(),
             _ => false,
         };
         by_node && aggregate.aggregates.iter().all(|(_, call)| counts(call))
@@ -288,7 +288,7 @@ impl Chooser<'_> {
 
     /// The expand below an aggregation that counts by its end, if nothing else of the relationships is read.
     fn by_neighbour(&self, aggregate: &Aggregate) -> Option<Replacement> {
-        let [(_, Expr::Slot(key))] = aggregate.keys.as_slice() else {
+        let [(_, BoundExpr::Slot(key))] = aggregate.keys.as_slice() else {
             return None;
         };
         let below = self.operator(aggregate.input);
@@ -320,10 +320,10 @@ impl Chooser<'_> {
         else {
             return None;
         };
-        let Expr::Property { base, name, .. } = unplaced(key) else {
+        let BoundExpr::Property { base, name, .. } = unplaced(key) else {
             return None;
         };
-        let Expr::Slot(node) = unplaced(base) else {
+        let BoundExpr::Slot(node) = unplaced(base) else {
             return None;
         };
         let fits = self.arena.property_name(*name) == KEY
@@ -352,7 +352,7 @@ impl Chooser<'_> {
                 return None;
             };
             let first = keys.first().filter(|_| *input == id)?;
-            let Expr::Slot(by) = unplaced(&first.expr) else {
+            let BoundExpr::Slot(by) = unplaced(&first.expr) else {
                 return None;
             };
             let by_count = aggregate.aggregates.iter().any(|(slot, _)| slot == by);
@@ -374,7 +374,7 @@ impl Chooser<'_> {
         };
         let counts = |call: &AggregateCall| match (call.function, call.arguments.as_slice()) {
             (Aggregation::CountRows, _) => true,
-            (Aggregation::Count, [Expr::Slot(slot)]) => !call.distinct && slot == node,
+            (Aggregation::Count, [BoundExpr::Slot(slot)]) => !call.distinct && slot == node,
             _ => false,
         };
         let path = path_of(key, *node)?;
@@ -440,23 +440,23 @@ fn slots(aggregate: &Aggregate) -> Vec<SlotId> {
     aggregate.aggregates.iter().map(|(slot, _)| *slot).collect()
 }
 
-fn unplaced(mut expr: &Expr) -> &Expr {
-    while let Expr::At { inner, .. } = expr {
+fn unplaced(mut expr: &BoundExpr) -> &BoundExpr {
+    while let BoundExpr::At { inner, .. } = expr {
         expr = inner;
     }
     expr
 }
 
 /// The names in `node.a.b`.
-fn path_of(expr: &Expr, node: SlotId) -> Option<Vec<PropRef>> {
+fn path_of(expr: &BoundExpr, node: SlotId) -> Option<Vec<PropRef>> {
     let mut path = Vec::new();
     let mut at = expr;
-    while let Expr::Property { base, name, .. } = at {
+    while let BoundExpr::Property { base, name, .. } = at {
         path.push(*name);
         at = base;
     }
     path.reverse();
-    (matches!(at, Expr::Slot(slot) if *slot == node) && !path.is_empty()).then_some(path)
+    (matches!(at, BoundExpr::Slot(slot) if *slot == node) && !path.is_empty()).then_some(path)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::selectivity::RangeBound;
 use crate::arena::Arena;
 use crate::catalog::{PlannerCatalog, ValueFacts};
-use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest, TypeRef};
+use crate::expr::{BoundExpr, Comparison, LabelRef, PropRef, SlotId, StringTest, TypeRef};
 use crate::logical::{Length, PatternRelationship};
 use crate::physical::Direction;
 
@@ -230,16 +230,16 @@ impl<'c> Costs<'c> {
     }
 
     /// The selectivity of a predicate.
-    pub fn selectivity(&self, predicate: &Expr, arena: &Arena) -> f64 {
+    pub fn selectivity(&self, predicate: &BoundExpr, arena: &Arena) -> f64 {
         match predicate {
-            Expr::Const(Value::Bool(true)) => 1.0,
-            Expr::Const(_) => 0.0,
-            Expr::HasLabels { labels, .. } => {
+            BoundExpr::Const(Value::Bool(true)) => 1.0,
+            BoundExpr::Const(_) => 0.0,
+            BoundExpr::HasLabels { labels, .. } => {
                 let all = self.nodes(None, arena);
                 (self.labelled(labels, arena) / all).clamp(0.001, 1.0)
             }
-            Expr::Compare { op, left, right } => self.comparison(*op, left, right, arena),
-            Expr::StringTest {
+            BoundExpr::Compare { op, left, right } => self.comparison(*op, left, right, arena),
+            BoundExpr::StringTest {
                 op: StringTest::StartsWith,
                 left,
                 right,
@@ -251,34 +251,40 @@ impl<'c> Costs<'c> {
                 self.about(left, arena, |facts| facts.prefix_share(prefix))
                     .unwrap_or(0.3)
             }
-            Expr::StringTest { .. } => 0.3,
-            Expr::In { item, list } => self.membership(item, list, arena),
-            Expr::Not(inner) => (1.0 - self.selectivity(inner, arena)).max(0.05),
-            Expr::And(terms) => terms
+            BoundExpr::StringTest { .. } => 0.3,
+            BoundExpr::In { item, list } => self.membership(item, list, arena),
+            BoundExpr::Not(inner) => (1.0 - self.selectivity(inner, arena)).max(0.05),
+            BoundExpr::And(terms) => terms
                 .iter()
                 .map(|term| self.selectivity(term, arena))
                 .product::<f64>()
                 .max(1e-6),
             // Independent terms: one holds unless none does.
-            Expr::Or(terms) => {
+            BoundExpr::Or(terms) => {
                 let none: f64 = terms
                     .iter()
                     .map(|term| 1.0 - self.selectivity(term, arena))
                     .product();
                 1.0 - none
             }
-            Expr::IsNull(value) => self
+            BoundExpr::IsNull(value) => self
                 .about(value, arena, |facts| 1.0 - facts.present_share())
                 .unwrap_or(0.1),
-            Expr::IsNotNull(value) => self
+            BoundExpr::IsNotNull(value) => self
                 .about(value, arena, |facts| facts.present_share())
                 .unwrap_or(0.9),
-            Expr::At { inner, .. } => self.selectivity(inner, arena),
+            BoundExpr::At { inner, .. } => self.selectivity(inner, arena),
             _ => 0.5,
         }
     }
 
-    fn comparison(&self, op: Comparison, left: &Expr, right: &Expr, arena: &Arena) -> f64 {
+    fn comparison(
+        &self,
+        op: Comparison,
+        left: &BoundExpr,
+        right: &BoundExpr,
+        arena: &Arena,
+    ) -> f64 {
         let mirrored = match op {
             Comparison::Less => Comparison::Greater,
             Comparison::LessOrEqual => Comparison::GreaterOrEqual,
@@ -301,7 +307,7 @@ impl<'c> Costs<'c> {
         })
     }
 
-    fn compared(&self, op: Comparison, with: &Expr, facts: &ValueFacts, arena: &Arena) -> f64 {
+    fn compared(&self, op: Comparison, with: &BoundExpr, facts: &ValueFacts, arena: &Arena) -> f64 {
         let value = self.value(with);
         let side = value.map_or(RangeBound::Unknown, RangeBound::At);
         match op {
@@ -315,8 +321,8 @@ impl<'c> Costs<'c> {
     }
 
     /// The fraction of a label's nodes whose property equals `with`.
-    pub fn equal_share(&self, with: &Expr, facts: &ValueFacts, arena: &Arena) -> f64 {
-        if let Expr::Param(parameter) = with {
+    pub fn equal_share(&self, with: &BoundExpr, facts: &ValueFacts, arena: &Arena) -> f64 {
+        if let BoundExpr::Param(parameter) = with {
             let average = facts.equal_share(None);
             // The plan is kept for all values of the parameter. Values far from the average are noted with it,
             // because another plan may be better for them.
@@ -337,10 +343,10 @@ impl<'c> Costs<'c> {
         facts.equal_share(self.value(with))
     }
 
-    fn membership(&self, item: &Expr, list: &Expr, arena: &Arena) -> f64 {
+    fn membership(&self, item: &BoundExpr, list: &BoundExpr, arena: &Arena) -> f64 {
         let count = list_length(list);
         let each = |facts: &ValueFacts| match list {
-            Expr::Const(Value::List(values)) => values
+            BoundExpr::Const(Value::List(values)) => values
                 .iter()
                 .map(|value| facts.equal_share(Some(value)))
                 .sum(),
@@ -351,15 +357,20 @@ impl<'c> Costs<'c> {
     }
 
     /// The value of an expression, if it is known when planning.
-    pub fn value<'e>(&self, expr: &'e Expr) -> Option<&'e Value> {
+    pub fn value<'e>(&self, expr: &'e BoundExpr) -> Option<&'e Value> {
         match expr {
-            Expr::Const(value) => Some(value),
+            BoundExpr::Const(value) => Some(value),
             _ => None,
         }
     }
 
     /// The statistics of the property of a node that an expression reads: the most selective of its labels' statistics.
-    fn about(&self, expr: &Expr, arena: &Arena, share: impl Fn(&ValueFacts) -> f64) -> Option<f64> {
+    fn about(
+        &self,
+        expr: &BoundExpr,
+        arena: &Arena,
+        share: impl Fn(&ValueFacts) -> f64,
+    ) -> Option<f64> {
         let (node, path) = property_of(expr)?;
         let labels = self.labels.borrow();
         labels
@@ -374,8 +385,8 @@ impl<'c> Costs<'c> {
 
     /// Estimated number of distinct values of an expression: of a property of a node with known labels, or of a node
     /// itself.
-    pub fn distinct(&self, expr: &Expr, arena: &Arena) -> Option<f64> {
-        if let Expr::Slot(slot) = expr {
+    pub fn distinct(&self, expr: &BoundExpr, arena: &Arena) -> Option<f64> {
+        if let BoundExpr::Slot(slot) = expr {
             let labels = self.labels.borrow();
             let labels = labels.get(slot)?;
             return Some(self.labelled(labels, arena));
@@ -388,6 +399,18 @@ impl<'c> Costs<'c> {
             .filter_map(|label| self.values(*label, &path, arena))
             .map(|facts| facts.distinct + f64::from(facts.present < facts.nodes))
             .min_by(f64::total_cmp)
+    }
+
+    /// The statistics of a property over a type's relationships.
+    pub fn type_values(
+        &self,
+        rel_type: TypeRef,
+        path: &[PropRef],
+        arena: &Arena,
+    ) -> Option<Arc<ValueFacts>> {
+        let names: Vec<&str> = path.iter().map(|name| arena.property_name(*name)).collect();
+        let rel_type = self.catalog.relationship_type(arena.type_name(rel_type))?;
+        self.catalog.relationship_values(rel_type, &names)
     }
 
     /// The statistics of a property over a label's nodes.
@@ -403,37 +426,39 @@ impl<'c> Costs<'c> {
 }
 
 /// The node and the path of a property that an expression reads.
-pub(super) fn property_of(expr: &Expr) -> Option<(SlotId, Vec<PropRef>)> {
+pub(super) fn property_of(expr: &BoundExpr) -> Option<(SlotId, Vec<PropRef>)> {
     let mut path = Vec::new();
     let mut at = expr;
-    while let Expr::Property { base, name, .. } = at {
+    while let BoundExpr::Property { base, name, .. } = at {
         path.push(*name);
         at = base;
     }
     path.reverse();
     match at {
-        Expr::Slot(slot) if !path.is_empty() => Some((*slot, path)),
+        BoundExpr::Slot(slot) if !path.is_empty() => Some((*slot, path)),
         _ => None,
     }
 }
 
 /// The length of a list, if it is known when planning.
-pub(crate) fn list_length(list: &Expr) -> f64 {
+pub(crate) fn list_length(list: &BoundExpr) -> f64 {
     match list {
-        Expr::Const(Value::List(values)) => values.len() as f64,
-        Expr::List(items) => items.len() as f64,
+        BoundExpr::Const(Value::List(values)) => values.len() as f64,
+        BoundExpr::List(items) => items.len() as f64,
         _ => 10.0,
     }
 }
 
 /// The cost of testing a predicate: comparisons, then property reads, sub-plans last.
-fn weight(predicate: &Expr) -> u32 {
+fn weight(predicate: &BoundExpr) -> u32 {
     let own = match predicate {
-        Expr::Subquery(_) => 1_000,
-        Expr::Property { .. } | Expr::HasLabels { .. } => 5,
-        Expr::Call { .. } | Expr::CallRegistered { .. } => 3,
-        Expr::ListComprehension { .. } | Expr::Quantifier { .. } | Expr::Reduce { .. } => 20,
-        Expr::At { .. } => 0,
+        BoundExpr::Subquery(_) => 1_000,
+        BoundExpr::Property { .. } | BoundExpr::HasLabels { .. } => 5,
+        BoundExpr::Call { .. } | BoundExpr::CallRegistered { .. } => 3,
+        BoundExpr::ListComprehension { .. }
+        | BoundExpr::Quantifier { .. }
+        | BoundExpr::Reduce { .. } => 20,
+        BoundExpr::At { .. } => 0,
         _ => 1,
     };
     let mut total: u32 = own;
@@ -442,7 +467,7 @@ fn weight(predicate: &Expr) -> u32 {
 }
 
 /// The predicates, cheap ones first, otherwise in the order written.
-pub(crate) fn cheapest_first(mut predicates: Vec<Expr>) -> Vec<Expr> {
+pub(crate) fn cheapest_first(mut predicates: Vec<BoundExpr>) -> Vec<BoundExpr> {
     if predicates.len() > 1 {
         predicates.sort_by_cached_key(weight);
     }

@@ -1,7 +1,7 @@
 //! Counts of a whole label, a whole type or of everything are stored: no scan is needed.
 
 use crate::arena::Arena;
-use crate::expr::{Expr, SlotId};
+use crate::expr::{BoundExpr, SlotId};
 use crate::function::Aggregation;
 use crate::physical::{Aggregate, Count, CountOf, Direction, Op};
 
@@ -44,9 +44,9 @@ pub(super) fn kept_count(arena: &Arena, aggregate: &Aggregate) -> Option<Op> {
     let counts_rows = |call: &crate::expr::AggregateCall| match call.function {
         Aggregation::CountRows => true,
         Aggregation::Count => match call.arguments.as_slice() {
-            [Expr::Slot(slot)] if call.distinct => Some(*slot) == found_once,
-            [Expr::Slot(slot)] => never_null.contains(&Some(*slot)),
-            [Expr::Const(value)] => !call.distinct && !value.is_null(),
+            [BoundExpr::Slot(slot)] if call.distinct => Some(*slot) == found_once,
+            [BoundExpr::Slot(slot)] => never_null.contains(&Some(*slot)),
+            [BoundExpr::Const(value)] => !call.distinct && !value.is_null(),
             _ => false,
         },
         _ => false,

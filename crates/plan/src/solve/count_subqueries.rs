@@ -2,7 +2,7 @@
 //! an expression that runs once per row.
 
 use crate::arena::Arena;
-use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryResult};
+use crate::expr::{BoundExpr, SlotId, StaticType, Subquery, SubqueryResult};
 use crate::function::Function;
 use crate::physical::{Op, OpId};
 
@@ -12,7 +12,7 @@ use super::{Flow, Planner};
 impl Planner<'_> {
     /// Takes the counting sub-plans out of an expression if they are evaluated for each row in any case, and replaces
     /// them by slots that are computed below.
-    pub(super) fn decorrelate_counts(&mut self, flow: &mut Flow, expr: &mut Expr) {
+    pub(super) fn decorrelate_counts(&mut self, flow: &mut Flow, expr: &mut BoundExpr) {
         if self.arena.plain {
             return;
         }
@@ -22,7 +22,7 @@ impl Planner<'_> {
                 Op::Degree(degree) => Some(degree.count),
                 _ => None,
             };
-            let count = self.arena.slot("", Kind::Integer);
+            let count = self.arena.slot("", StaticType::Integer);
             let rows = self.rows(flow);
             flow.bound.insert(count);
             self.push(
@@ -41,14 +41,13 @@ impl Planner<'_> {
 }
 
 /// Whether an expression contains a sub-plan that can be taken out.
-pub(super) fn counts(expr: &Expr, arena: &Arena) -> bool {
+pub(super) fn counts(expr: &BoundExpr, arena: &Arena) -> bool {
     !arena.plain && first_count(expr, arena).is_some()
 }
 
 /// Whether a sub-plan counts, reads only slots from outside, and treats each row independently.
 fn counted(subquery: &Subquery, arena: &Arena) -> bool {
-    let plain =
-        |(slot, outside): &(SlotId, Expr)| matches!(outside, Expr::Slot(same) if same == slot);
+    let plain = |(slot, outside): &(SlotId, BoundExpr)| matches!(outside, BoundExpr::Slot(same) if same == slot);
     // One without arguments is the same for all rows: counting again for each row would gain nothing.
     subquery.kind == SubqueryResult::Count
         && !subquery.arguments.is_empty()
@@ -57,27 +56,27 @@ fn counted(subquery: &Subquery, arena: &Arena) -> bool {
 }
 
 /// Whether all operands of an expression are always evaluated.
-fn is_strict(expr: &Expr) -> bool {
+fn is_strict(expr: &BoundExpr) -> bool {
     match expr {
-        Expr::Compare { .. }
-        | Expr::Arith { .. }
-        | Expr::ArithChain { .. }
-        | Expr::At { .. }
-        | Expr::Negate(_)
-        | Expr::Plus(_)
-        | Expr::Not(_)
-        | Expr::List(_)
-        | Expr::Map(_)
-        | Expr::IsNull(_)
-        | Expr::IsNotNull(_) => true,
-        Expr::Call { function, .. } => *function != Function::Coalesce,
+        BoundExpr::Compare { .. }
+        | BoundExpr::Arith { .. }
+        | BoundExpr::ArithChain { .. }
+        | BoundExpr::At { .. }
+        | BoundExpr::Negate(_)
+        | BoundExpr::Plus(_)
+        | BoundExpr::Not(_)
+        | BoundExpr::List(_)
+        | BoundExpr::Map(_)
+        | BoundExpr::IsNull(_)
+        | BoundExpr::IsNotNull(_) => true,
+        BoundExpr::Call { function, .. } => *function != Function::Coalesce,
         _ => false,
     }
 }
 
-fn first_count(expr: &Expr, arena: &Arena) -> Option<OpId> {
+fn first_count(expr: &BoundExpr, arena: &Arena) -> Option<OpId> {
     match expr {
-        Expr::Subquery(subquery) if counted(subquery, arena) => Some(subquery.root),
+        BoundExpr::Subquery(subquery) if counted(subquery, arena) => Some(subquery.root),
         expr if is_strict(expr) => {
             let mut found = None;
             expr.for_each_child(&mut |child| {
@@ -92,9 +91,9 @@ fn first_count(expr: &Expr, arena: &Arena) -> Option<OpId> {
 }
 
 /// Replaces the sub-plan by the slot.
-fn replace(expr: &mut Expr, root: OpId, slot: SlotId) {
-    if matches!(expr, Expr::Subquery(subquery) if subquery.root == root) {
-        *expr = Expr::Slot(slot);
+fn replace(expr: &mut BoundExpr, root: OpId, slot: SlotId) {
+    if matches!(expr, BoundExpr::Subquery(subquery) if subquery.root == root) {
+        *expr = BoundExpr::Slot(slot);
     } else if is_strict(expr) {
         expr.for_each_child_mut(&mut |child| replace(child, root, slot));
     }

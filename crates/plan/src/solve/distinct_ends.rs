@@ -6,7 +6,7 @@
 
 use crate::arena::Arena;
 use crate::catalog::PlannerCatalog;
-use crate::expr::{Expr, SlotId, SubqueryResult};
+use crate::expr::{BoundExpr, SlotId, SubqueryResult};
 use crate::function::{Aggregation, Purity};
 use crate::physical::{Aggregate, Direction, DistinctEnds, Expand, ExpandStep, Op, OpId, Operator};
 
@@ -209,12 +209,12 @@ fn two_steps<'p>(
 
 /// The sub-plans of `EXISTS` in an expression: only the existence of their rows is tested.
 fn mark_tests(
-    expr: &Expr,
+    expr: &BoundExpr,
     arena: &Arena,
     duplicates_ignored: &mut [bool],
     may_stop_early: &mut [bool],
 ) {
-    if let Expr::Subquery(subquery) = expr
+    if let BoundExpr::Subquery(subquery) = expr
         && subquery.kind == SubqueryResult::Exists
     {
         duplicates_ignored[subquery.root.index()] = true;
@@ -242,6 +242,7 @@ fn keeps_sets(op: &Op) -> bool {
         | Op::NodeById { .. }
         | Op::IndexSeek(_)
         | Op::RelationshipScan(_)
+        | Op::RelationshipIndexSeek(_)
         | Op::RelationshipById { .. }
         | Op::Expand(_)
         | Op::ExpandInto(_)
@@ -263,6 +264,7 @@ fn keeps_sets(op: &Op) -> bool {
         Op::Argument
         | Op::DistinctEnds(_)
         | Op::Degree(_)
+        | Op::BatchApply(_)
         | Op::CountApply { .. }
         | Op::Count(_)
         | Op::Aggregate(_)
@@ -291,10 +293,10 @@ fn keeps_sets(op: &Op) -> bool {
     flows && !volatile
 }
 
-pub(super) fn is_volatile(expr: &Expr) -> bool {
+pub(super) fn is_volatile(expr: &BoundExpr) -> bool {
     let mut found = match expr {
-        Expr::Call { function, .. } => function.purity() == Purity::Volatile,
-        Expr::CallRegistered { .. } => true,
+        BoundExpr::Call { function, .. } => function.purity() == Purity::Volatile,
+        BoundExpr::CallRegistered { .. } => true,
         _ => false,
     };
     expr.for_each_child(&mut |child| found |= is_volatile(child));

@@ -9,7 +9,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::arena::Arena;
-use crate::expr::{AggregateCall, Expr, Kind, LabelRef, SlotId};
+use crate::expr::{AggregateCall, BoundExpr, LabelRef, SlotId, StaticType};
 use crate::function::Aggregation;
 use crate::physical::{Aggregate, Op, OpId};
 
@@ -61,9 +61,9 @@ fn counts(call: &AggregateCall) -> bool {
 }
 
 /// Whether the result of an expression may change if it is evaluated less often, or whether it contains a sub-plan.
-fn differs_each_time(expr: &Expr) -> bool {
-    fn holds_plan(expr: &Expr) -> bool {
-        let mut found = matches!(expr, Expr::Subquery(_));
+fn differs_each_time(expr: &BoundExpr) -> bool {
+    fn holds_plan(expr: &BoundExpr) -> bool {
+        let mut found = matches!(expr, BoundExpr::Subquery(_));
         expr.for_each_child(&mut |child| found |= holds_plan(child));
         found
     }
@@ -112,7 +112,12 @@ fn points(
         needed.insert(slot);
     });
     let factor = |slot: &SlotId| aggregate.factors.contains(slot);
-    let computes = |expr: &Expr| !matches!(expr, Expr::Slot(_) | Expr::Const(_) | Expr::Param(_));
+    let computes = |expr: &BoundExpr| {
+        !matches!(
+            expr,
+            BoundExpr::Slot(_) | BoundExpr::Const(_) | BoundExpr::Param(_)
+        )
+    };
     let mut points: Vec<Option<Point>> = Vec::with_capacity(chain.len() + 1);
     // From the top down: the slots needed at a point are known once everything above it was visited.
     for at in (0..=chain.len()).rev() {
@@ -171,15 +176,15 @@ fn points(
 
 /// Whether two equal values of a kind are indistinguishable to every computation. 1 and 1.0 are not, nor are 0.0 and
 /// -0.0, or two times at different offsets: a group would show only one of the representations.
-fn equal_is_same(kind: &Kind) -> bool {
+fn equal_is_same(kind: &StaticType) -> bool {
     matches!(
         kind,
-        Kind::Node
-            | Kind::Relationship
-            | Kind::Boolean
-            | Kind::Integer
-            | Kind::String
-            | Kind::Bytes
+        StaticType::Node
+            | StaticType::Relationship
+            | StaticType::Boolean
+            | StaticType::Integer
+            | StaticType::String
+            | StaticType::Bytes
     )
 }
 
@@ -209,7 +214,7 @@ fn different(arena: &Arena, costs: &Costs<'_>, slot: SlotId, below: OpId) -> f64
     }
     let rows = arena.rows(at).max(1.0);
     match arena.kind(slot) {
-        Kind::Node => {
+        StaticType::Node => {
             // Expected number of distinct nodes in a random sample with replacement.
             let nodes = costs.nodes(label, arena);
             nodes * (1.0 - (-rows / nodes).exp())
@@ -219,9 +224,9 @@ fn different(arena: &Arena, costs: &Costs<'_>, slot: SlotId, below: OpId) -> f64
 }
 
 /// The label that one of the predicates requires of a node.
-fn label_of(predicates: &[Expr], slot: SlotId) -> Option<LabelRef> {
+fn label_of(predicates: &[BoundExpr], slot: SlotId) -> Option<LabelRef> {
     predicates.iter().find_map(|predicate| match predicate {
-        Expr::HasLabels { entity, labels } if matches!(**entity, Expr::Slot(one) if one == slot) => {
+        BoundExpr::HasLabels { entity, labels } if matches!(**entity, BoundExpr::Slot(one) if one == slot) => {
             labels.first().copied()
         }
         _ => None,
@@ -251,7 +256,7 @@ fn rebuild(
     let mut share = 1.0;
     for (at, point) in points.into_iter().enumerate() {
         if let Some(point) = point {
-            let count = arena.slot("", Kind::Integer);
+            let count = arena.slot("", StaticType::Integer);
             let rows = arena.rows(below) * point.share;
             keep_grouped(arena, below);
             let call = AggregateCall {
@@ -264,7 +269,7 @@ fn rebuild(
                 keys: point
                     .keys
                     .into_iter()
-                    .map(|slot| (slot, Expr::Slot(slot)))
+                    .map(|slot| (slot, BoundExpr::Slot(slot)))
                     .collect(),
                 aggregates: vec![(count, call)],
                 // The group consumes the factors so far; above it, its count replaces them.

@@ -4,21 +4,22 @@
 use rustc_hash::FxHashMap;
 
 use crate::arena::Arena;
-use crate::expr::{Expr, Kind, Subquery, SubqueryResult};
+use crate::expr::{BoundExpr, StaticType, Subquery, SubqueryResult};
 use crate::physical::{Degree, Op, OpId};
 
 /// The sub-plan of `EXISTS { … }` or `NOT EXISTS { … }` (true), if it can be decorrelated: it reads only slots from
 /// outside, and treats each row independently.
-pub(super) fn existence(predicate: &Expr, arena: &Arena) -> Option<(OpId, bool)> {
+pub(super) fn existence(predicate: &BoundExpr, arena: &Arena) -> Option<(OpId, bool)> {
     let (subquery, anti): (&Subquery, bool) = match predicate {
-        Expr::Subquery(subquery) => (subquery, false),
-        Expr::Not(inner) => match &**inner {
-            Expr::Subquery(subquery) => (subquery, true),
+        BoundExpr::Subquery(subquery) => (subquery, false),
+        BoundExpr::Not(inner) => match &**inner {
+            BoundExpr::Subquery(subquery) => (subquery, true),
             _ => return None,
         },
         _ => return None,
     };
-    let plain = |(slot, outside): &(_, Expr)| matches!(outside, Expr::Slot(same) if same == slot);
+    let plain =
+        |(slot, outside): &(_, BoundExpr)| matches!(outside, BoundExpr::Slot(same) if same == slot);
     if subquery.kind != SubqueryResult::Exists || !subquery.arguments.iter().all(plain) {
         return None;
     }
@@ -46,6 +47,7 @@ pub(super) fn is_row_wise(arena: &Arena, from: OpId) -> bool {
             | Op::Unwind { input, .. } => *input,
             Op::IndexSeek(seek) => seek.input,
             Op::RelationshipScan(scan) => scan.input,
+            Op::RelationshipIndexSeek(seek) => seek.scan.input,
             Op::Expand(expand) => expand.input,
             Op::ExpandInto(expand) => expand.input,
             Op::Degree(degree) => degree.input,
@@ -96,7 +98,7 @@ fn counted(op: Op, arena: &mut Arena) -> Op {
             direction: expand.direction,
             types: expand.types,
             distinct_from: expand.distinct_from,
-            count: arena.slot("", Kind::Integer),
+            count: arena.slot("", StaticType::Integer),
         }),
         op => op,
     }

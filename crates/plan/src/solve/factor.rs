@@ -3,7 +3,7 @@
 use isomer_value::Value;
 
 use crate::arena::Arena;
-use crate::expr::{Expr, Kind, SlotId};
+use crate::expr::{BoundExpr, SlotId, StaticType};
 use crate::function::Aggregation;
 use crate::physical::{Aggregate, Degree, Expand, Op};
 
@@ -16,8 +16,8 @@ pub(super) fn count_instead_of_expanding(arena: &mut Arena, aggregate: &mut Aggr
     };
     let expand: Expand = expand.clone();
     let own = |slot: SlotId| slot == expand.to || Some(slot) == expand.relationship;
-    let counted = |argument: &Expr| matches!(argument, Expr::Slot(slot) if own(*slot));
-    let reads_own = |expr: &Expr| own_slots(expr, &own);
+    let counted = |argument: &BoundExpr| matches!(argument, BoundExpr::Slot(slot) if own(*slot));
+    let reads_own = |expr: &BoundExpr| own_slots(expr, &own);
     if aggregate.keys.iter().any(|(_, key)| reads_own(key)) {
         return;
     }
@@ -44,10 +44,10 @@ pub(super) fn count_instead_of_expanding(arena: &mut Arena, aggregate: &mut Aggr
     for (_, call) in &mut aggregate.aggregates {
         if call.function == Aggregation::Count && call.arguments.iter().any(counted) {
             // Neither end nor relationship of an expand is ever null.
-            call.arguments = vec![Expr::Const(Value::Bool(true))];
+            call.arguments = vec![BoundExpr::Const(Value::Bool(true))];
         }
     }
-    let count = arena.slot("", Kind::Integer);
+    let count = arena.slot("", StaticType::Integer);
     let rows = arena.rows(expand.input);
     arena.operators[below.index()] = crate::physical::Operator {
         op: Op::Degree(Degree {
@@ -64,7 +64,7 @@ pub(super) fn count_instead_of_expanding(arena: &mut Arena, aggregate: &mut Aggr
     aggregate.factors.push(count);
 }
 
-fn own_slots(expr: &Expr, own: &dyn Fn(SlotId) -> bool) -> bool {
+fn own_slots(expr: &BoundExpr, own: &dyn Fn(SlotId) -> bool) -> bool {
     let mut found = false;
     expr.for_each_slot(&mut |slot| found |= own(slot));
     found

@@ -7,10 +7,10 @@ use rustc_hash::FxHashSet;
 
 use crate::arena::Arena;
 use crate::catalog::ProcedureMode;
-use crate::expr::{Expr, Kind, LabelRef, MapItem, PropRef, TypeRef};
+use crate::expr::{BoundExpr, LabelRef, MapItem, PropRef, StaticType, TypeRef};
 use crate::function::{Function, Purity};
 use crate::logical::{LogicalQuery, LogicalStep, QueryGraph, labels_of};
-use crate::physical::{CreateItem, CreatePattern, EntityChange, Properties};
+use crate::physical::{CreateItem, CreatePattern, CreatedType, EntityChange};
 
 /// Some names, or all of them.
 #[derive(Clone, Debug)]
@@ -120,28 +120,28 @@ impl Footprint {
         }
     }
 
-    fn read_expr(&mut self, expr: &Expr, arena: &Arena) {
+    fn read_expr(&mut self, expr: &BoundExpr, arena: &Arena) {
         match expr {
-            Expr::Property { base, name, .. } if reads_entity(base, arena) => {
+            BoundExpr::Property { base, name, .. } if reads_entity(base, arena) => {
                 self.properties.some.insert(*name);
                 self.entities = true;
             }
-            Expr::Index { base, .. } if reads_entity(base, arena) => {
+            BoundExpr::Index { base, .. } if reads_entity(base, arena) => {
                 self.properties.all = true;
                 self.entities = true;
             }
-            Expr::MapProjection { items, .. } => {
+            BoundExpr::MapProjection { items, .. } => {
                 self.entities = true;
                 self.properties.all |= items.iter().any(|item| matches!(item, MapItem::All));
             }
-            Expr::HasLabels { labels, .. } => {
+            BoundExpr::HasLabels { labels, .. } => {
                 self.labels.all |= labels.is_empty();
                 self.labels.some.extend(labels);
                 self.entities = true;
             }
             // A sub-plan may read anything; a finer answer would save a barrier, a wrong one would change results.
-            Expr::Subquery(_) => self.everything = true,
-            Expr::Call { function, .. } => match function {
+            BoundExpr::Subquery(_) => self.everything = true,
+            BoundExpr::Call { function, .. } => match function {
                 Function::Labels => {
                     self.labels.all = true;
                     self.entities = true;
@@ -156,7 +156,7 @@ impl Footprint {
                     self.everything |= other.purity() == Purity::Reads && *other != Function::Exists
                 }
             },
-            Expr::CallRegistered { .. } => self.everything = true,
+            BoundExpr::CallRegistered { .. } => self.everything = true,
             _ => {}
         }
         expr.for_each_child(&mut |child| self.read_expr(child, arena));
@@ -168,10 +168,14 @@ impl Footprint {
                 CreateItem::Node(node) => {
                     self.nodes = true;
                     self.labels.some.extend(&node.labels);
+                    self.labels.all |= !node.dynamic_labels.is_empty();
                 }
-                CreateItem::Relationship(relationship) => {
-                    self.types.some.insert(relationship.rel_type);
-                }
+                CreateItem::Relationship(relationship) => match relationship.rel_type {
+                    CreatedType::Fixed(rel_type) => {
+                        self.types.some.insert(rel_type);
+                    }
+                    CreatedType::Dynamic(_) => self.types.all = true,
+                },
             }
         }
     }
@@ -191,22 +195,28 @@ impl Footprint {
             | EntityChange::Merge { .. } => {
                 self.properties.all = true;
             }
-            EntityChange::AddLabels { labels, .. } | EntityChange::RemoveLabels { labels, .. } => {
-                self.labels.some.extend(labels)
+            EntityChange::AddLabels {
+                labels, dynamic, ..
+            }
+            | EntityChange::RemoveLabels {
+                labels, dynamic, ..
+            } => {
+                self.labels.some.extend(labels);
+                self.labels.all |= !dynamic.is_empty();
             }
         }
     }
 }
 
 /// Whether the base of a property access may be an entity rather than a plain map.
-fn reads_entity(base: &Expr, arena: &Arena) -> bool {
+fn reads_entity(base: &BoundExpr, arena: &Arena) -> bool {
     match base {
-        Expr::Slot(slot) => matches!(
+        BoundExpr::Slot(slot) => matches!(
             arena.kind(*slot),
-            Kind::Node | Kind::Relationship | Kind::Any
+            StaticType::Node | StaticType::Relationship | StaticType::Any
         ),
-        Expr::Map(_) | Expr::Const(_) | Expr::Param(_) => false,
-        Expr::Property { .. } => false,
+        BoundExpr::Map(_) | BoundExpr::Const(_) | BoundExpr::Param(_) => false,
+        BoundExpr::Property { .. } => false,
         _ => true,
     }
 }
@@ -247,7 +257,9 @@ pub(crate) fn of_step(step: &LogicalStep, arena: &Arena) -> (Footprint, Footprin
             reads.everything = true;
             writes.everything = procedure.mode != ProcedureMode::Read;
         }
-        LogicalStep::Apply { query } => of_query(query, arena, &mut reads, &mut writes),
+        LogicalStep::Apply { query, .. } => of_query(query, arena, &mut reads, &mut writes),
+        // The other clauses read the statement's snapshot, which its transactions do not change.
+        LogicalStep::Batches(_) => {}
         LogicalStep::Create(pattern) => {
             read_pattern(pattern, arena, &mut reads);
             writes.write_pattern(pattern);
@@ -301,16 +313,7 @@ fn of_query(query: &LogicalQuery, arena: &Arena, reads: &mut Footprint, writes: 
 
 fn read_pattern(pattern: &CreatePattern, arena: &Arena, reads: &mut Footprint) {
     for item in &pattern.items {
-        let properties = match item {
-            CreateItem::Node(node) => &node.properties,
-            CreateItem::Relationship(relationship) => &relationship.properties,
-        };
-        match properties {
-            Properties::Entries(entries) => entries
-                .iter()
-                .for_each(|(_, value)| reads.read_expr(value, arena)),
-            Properties::Map(value) => reads.read_expr(value, arena),
-        }
+        item.for_each_expr(&mut |expr| reads.read_expr(expr, arena));
     }
 }
 
@@ -329,10 +332,13 @@ fn read_item(item: &EntityChange, arena: &Arena, reads: &mut Footprint) {
         EntityChange::Replace { value, .. } | EntityChange::Merge { value, .. } => {
             reads.read_expr(value, arena);
             // Copies all properties of another entity.
-            reads.properties.all |= !matches!(value, Expr::Map(_) | Expr::Param(_));
+            reads.properties.all |= !matches!(value, BoundExpr::Map(_) | BoundExpr::Param(_));
         }
-        EntityChange::AddLabels { .. }
-        | EntityChange::RemoveLabels { .. }
-        | EntityChange::RemoveProperty { .. } => {}
+        EntityChange::AddLabels { dynamic, .. } | EntityChange::RemoveLabels { dynamic, .. } => {
+            dynamic
+                .iter()
+                .for_each(|names| reads.read_expr(names, arena));
+        }
+        EntityChange::RemoveProperty { .. } => {}
     }
 }

@@ -8,9 +8,13 @@
 use isomer_value::IndexId;
 
 use crate::arena::Arena;
-use crate::expr::{AggregateCall, Comparison, Expr, LabelRef, PropRef, SlotId};
+use crate::catalog::IndexInfo;
+use crate::expr::{AggregateCall, BoundExpr, Comparison, LabelRef, PropRef, SlotId};
 use crate::function::Aggregation;
-use crate::physical::{IndexRange, NodeIndexSeek, Op, OpId, SortKey, constant_count};
+use crate::physical::{
+    IndexRange, NodeIndexSeek, Op, OpId, RelationshipIndexSeek, RelationshipScan, SortKey,
+    constant_count,
+};
 
 use super::cost::Costs;
 use super::{Flow, Planner};
@@ -25,9 +29,20 @@ struct Chain {
     /// From the top down, without the scan.
     above: Vec<OpId>,
     scan: OpId,
-    /// The sort keys, as properties of the scan's node.
+    /// The sort keys, as properties of the scan's node or relationship.
     path: Vec<Vec<PropRef>>,
-    node: SlotId,
+    record: SlotId,
+}
+
+/// An index that orders what a scan finds.
+struct OrderingIndex {
+    /// The label of a label scan; absent for a scan of relationships.
+    label: Option<LabelRef>,
+    index: IndexId,
+    /// Whether it contains all records of the chain's rows.
+    whole: bool,
+    /// Whether it has one field.
+    alone: bool,
 }
 
 impl Planner<'_> {
@@ -37,7 +52,7 @@ impl Planner<'_> {
         &mut self,
         flow: &mut Flow,
         keys: &[SortKey],
-        limit: Option<&Expr>,
+        limit: Option<&BoundExpr>,
     ) -> bool {
         let Some(descending) = keys.first().map(|key| key.descending) else {
             return false;
@@ -46,7 +61,7 @@ impl Planner<'_> {
         if keys.iter().any(|key| key.descending != descending) {
             return false;
         }
-        let exprs: Vec<&Expr> = keys.iter().map(|key| &key.expr).collect();
+        let exprs: Vec<&BoundExpr> = keys.iter().map(|key| &key.expr).collect();
         let Some(chain) = chain(self.arena, flow.op, &exprs) else {
             return false;
         };
@@ -59,18 +74,21 @@ impl Planner<'_> {
         if wanted > SHARE_WANTED * self.arena.rows(flow.op) {
             return false;
         }
-        let Some((label, index, whole)) = index_of(self, &chain) else {
+        let Some(ordering) = index_of(self, &chain) else {
             return false;
         };
-        if whole {
-            read_index(self, &chain, label, index, descending);
+        if ordering.whole {
+            read_index(self, &chain, &ordering, descending);
             return true;
         }
         // Nodes without a value can be appended only where they sort last, and the union contains the chain twice.
+        let Some(label) = ordering.label else {
+            return false;
+        };
         if descending || chain.path.len() > 1 || !can_repeat(self, &chain) {
             return false;
         }
-        nulls_after_index(self, flow, &chain, label, index, wanted);
+        nulls_after_index(self, flow, &chain, label, &ordering, wanted);
         true
     }
 
@@ -102,29 +120,19 @@ impl Planner<'_> {
         if !seek_in_order(self, &chain, descending) {
             // A node without a value does not affect the smallest and greatest one; but an index with other fields may
             // lack nodes that have one.
-            let Some((label, index, whole)) = index_of(self, &chain) else {
+            let Some(ordering) = index_of(self, &chain) else {
                 return;
             };
-            let alone = self
-                .costs
-                .catalog
-                .label(self.arena.label_name(label))
-                .is_some_and(|id| {
-                    let indexes = self.costs.catalog.indexes(id);
-                    indexes
-                        .iter()
-                        .any(|one| one.id == index && one.paths.len() == 1)
-                });
-            if !whole && !alone {
+            if !ordering.whole && !ordering.alone {
                 return;
             }
-            read_index(self, &chain, label, index, descending);
+            read_index(self, &chain, &ordering, descending);
         }
         self.push(
             flow,
             |input| Op::Limit {
                 input,
-                count: Expr::Const(isomer_value::Value::Int(1)),
+                count: BoundExpr::Const(isomer_value::Value::Int(1)),
             },
             1.0,
         );
@@ -133,25 +141,24 @@ impl Planner<'_> {
 
 /// Makes an existing seek run in the order of the keys, if its index has that order.
 fn seek_in_order(planner: &mut Planner<'_>, chain: &Chain, descending: bool) -> bool {
-    let Op::IndexSeek(seek) = &planner.arena.operators[chain.scan.index()].op else {
-        return false;
+    let (indexes, id, equal) = match &planner.arena.operators[chain.scan.index()].op {
+        Op::IndexSeek(seek) => {
+            let indexes = label_indexes(planner, seek.label);
+            (indexes, seek.index, seek.prefix.len())
+        }
+        Op::RelationshipIndexSeek(seek) => {
+            let indexes = type_indexes(planner, &seek.scan);
+            (indexes, seek.index, seek.prefix.len())
+        }
+        _ => return false,
     };
-    let Some(id) = planner
-        .costs
-        .catalog
-        .label(planner.arena.label_name(seek.label))
-    else {
-        return false;
-    };
-    let indexes = planner.costs.catalog.indexes(id);
-    let Some(index) = indexes.iter().find(|one| one.id == seek.index) else {
+    let Some(index) = indexes.iter().find(|one| one.id == id) else {
         return false;
     };
     if index.each_element {
         return false;
     }
     // Fields that are fixed by an equality do not affect the order.
-    let equal = seek.prefix.len();
     let mut fields = index.paths[equal..].iter();
     let same = |path: &[PropRef], field: &[std::sync::Arc<str>]| same(planner.arena, path, field);
     let ordered = chain.path.iter().all(|path| {
@@ -161,22 +168,41 @@ fn seek_in_order(planner: &mut Planner<'_>, chain: &Chain, descending: bool) -> 
     if !ordered {
         return false;
     }
-    if let Op::IndexSeek(seek) = &mut planner.arena.operators[chain.scan.index()].op {
-        seek.descending = descending;
+    match &mut planner.arena.operators[chain.scan.index()].op {
+        Op::IndexSeek(seek) => seek.descending = descending,
+        Op::RelationshipIndexSeek(seek) => seek.descending = descending,
+        _ => return false,
     }
     true
 }
 
-/// An index that orders the nodes of a label scan, and whether it contains all nodes of the chain's rows.
-fn index_of(planner: &Planner<'_>, chain: &Chain) -> Option<(LabelRef, IndexId, bool)> {
-    let Op::LabelScan { label, .. } = planner.arena.operators[chain.scan.index()].op else {
-        return None;
+fn label_indexes(planner: &Planner<'_>, label: LabelRef) -> Vec<IndexInfo> {
+    let catalog = planner.costs.catalog;
+    let label = catalog.label(planner.arena.label_name(label));
+    label.map_or_else(Vec::new, |label| catalog.indexes(label))
+}
+
+/// The indexes over what a scan of one type finds.
+fn type_indexes(planner: &Planner<'_>, scan: &RelationshipScan) -> Vec<IndexInfo> {
+    let catalog = planner.costs.catalog;
+    let [of_type] = scan.types[..] else {
+        return Vec::new();
     };
-    let id = planner
-        .costs
-        .catalog
-        .label(planner.arena.label_name(label))?;
-    let indexes = planner.costs.catalog.indexes(id);
+    let of_type = catalog.relationship_type(planner.arena.type_name(of_type));
+    of_type.map_or_else(Vec::new, |of_type| catalog.relationship_indexes(of_type))
+}
+
+/// An index that orders the records of a scan.
+fn index_of(planner: &Planner<'_>, chain: &Chain) -> Option<OrderingIndex> {
+    let (label, indexes) = match &planner.arena.operators[chain.scan.index()].op {
+        Op::LabelScan { label, .. } => (Some(*label), label_indexes(planner, *label)),
+        Op::RelationshipScan(scan) => (None, type_indexes(planner, scan)),
+        _ => return None,
+    };
+    let id = label.and_then(|label| {
+        let name = planner.arena.label_name(label);
+        planner.costs.catalog.label(name)
+    });
     let mut found = None;
     for index in indexes.iter().filter(|index| !index.each_element) {
         let orders = chain.path.len() <= index.paths.len()
@@ -190,15 +216,22 @@ fn index_of(planner: &Planner<'_>, chain: &Chain) -> Option<(LabelRef, IndexId, 
         }
         // Constraints hold between statements, not within a statement that writes.
         let required = |field: &[std::sync::Arc<str>]| {
-            !planner.arena.updates && planner.costs.catalog.is_required(id, field)
+            let is_required = |id| planner.costs.catalog.is_required(id, field);
+            !planner.arena.updates && id.is_some_and(is_required)
         };
         let mut fields = index.paths.iter();
         let whole = fields.all(|field| required(field) || has_value(planner.arena, chain, field));
+        let ordering = OrderingIndex {
+            label,
+            index: index.id,
+            whole,
+            alone: index.paths.len() == 1,
+        };
         if whole {
-            return Some((label, index.id, true));
+            return Some(ordering);
         }
-        if index.paths.len() == 1 {
-            found = Some((label, index.id, false));
+        if ordering.alone {
+            found = Some(ordering);
         }
     }
     found
@@ -207,23 +240,30 @@ fn index_of(planner: &Planner<'_>, chain: &Chain) -> Option<(LabelRef, IndexId, 
 fn read_index(
     planner: &mut Planner<'_>,
     chain: &Chain,
-    label: LabelRef,
-    index: IndexId,
+    ordering: &OrderingIndex,
     descending: bool,
 ) {
     let operator = &mut planner.arena.operators[chain.scan.index()];
-    let [input] = operator.op.children()[..] else {
-        return;
+    let (index, prefix, range) = (ordering.index, Vec::new(), IndexRange::All);
+    operator.op = match &operator.op {
+        Op::LabelScan { input, node, label } => Op::IndexSeek(NodeIndexSeek {
+            input: *input,
+            node: *node,
+            label: *label,
+            index,
+            prefix,
+            range,
+            descending,
+        }),
+        Op::RelationshipScan(scan) => Op::RelationshipIndexSeek(RelationshipIndexSeek {
+            scan: scan.clone(),
+            index,
+            prefix,
+            range,
+            descending,
+        }),
+        _ => return,
     };
-    operator.op = Op::IndexSeek(NodeIndexSeek {
-        input,
-        node: chain.node,
-        label,
-        index,
-        prefix: Vec::new(),
-        range: IndexRange::All,
-        descending,
-    });
 }
 
 /// Whether the chain may be duplicated in a plan.
@@ -242,14 +282,14 @@ fn nulls_after_index(
     flow: &mut Flow,
     chain: &Chain,
     label: LabelRef,
-    index: IndexId,
+    ordering: &OrderingIndex,
     wanted: f64,
 ) {
     let rows = planner.arena.rows(flow.op);
-    read_index(planner, chain, label, index, false);
+    read_index(planner, chain, ordering, false);
     let leaf = planner.argument();
     let count = planner.costs.nodes(Some(label), planner.arena);
-    let node = chain.node;
+    let node = chain.record;
     let scan = planner.arena.push(
         Op::LabelScan {
             input: leaf,
@@ -258,11 +298,11 @@ fn nulls_after_index(
         },
         count,
     );
-    let value = Expr::path(Expr::Slot(node), &chain.path[0]);
+    let value = BoundExpr::path(BoundExpr::Slot(node), &chain.path[0]);
     let mut top = planner.arena.push(
         Op::Filter {
             input: scan,
-            predicates: vec![Expr::IsNull(Box::new(value))],
+            predicates: vec![BoundExpr::IsNull(Box::new(value))],
         },
         (rows - wanted).clamp(0.0, count * 0.1),
     );
@@ -277,8 +317,8 @@ fn nulls_after_index(
 }
 
 /// The chain below `top`, if its rows come from one scan of a node whose properties are the keys.
-fn chain(arena: &Arena, top: OpId, keys: &[&Expr]) -> Option<Chain> {
-    let mut keys: Vec<Expr> = keys.iter().map(|key| (*key).clone()).collect();
+fn chain(arena: &Arena, top: OpId, keys: &[&BoundExpr]) -> Option<Chain> {
+    let mut keys: Vec<BoundExpr> = keys.iter().map(|key| (*key).clone()).collect();
     let mut above = Vec::new();
     let mut at = top;
     loop {
@@ -289,7 +329,7 @@ fn chain(arena: &Arena, top: OpId, keys: &[&Expr]) -> Option<Chain> {
             Op::ExpandInto(expand) => expand.input,
             Op::Project { input, columns } => {
                 for key in &mut keys {
-                    if let Expr::Slot(slot) = key
+                    if let BoundExpr::Slot(slot) = key
                         && let Some((_, column)) = columns.iter().find(|(own, _)| own == slot)
                     {
                         *key = column.clone();
@@ -303,6 +343,10 @@ fn chain(arena: &Arena, top: OpId, keys: &[&Expr]) -> Option<Chain> {
             Op::IndexSeek(seek) => {
                 return of_scan(arena, at, seek.input, seek.node, &keys, above);
             }
+            Op::RelationshipScan(scan)
+            | Op::RelationshipIndexSeek(RelationshipIndexSeek { scan, .. }) => {
+                return of_scan(arena, at, scan.input, scan.relationship, &keys, above);
+            }
             _ => return None,
         };
         above.push(at);
@@ -314,8 +358,8 @@ fn of_scan(
     arena: &Arena,
     scan: OpId,
     input: OpId,
-    node: SlotId,
-    keys: &[Expr],
+    record: SlotId,
+    keys: &[BoundExpr],
     above: Vec<OpId>,
 ) -> Option<Chain> {
     // A right side runs per outer row: the order would start again for each.
@@ -324,25 +368,25 @@ fn of_scan(
     }
     let path = keys
         .iter()
-        .map(|key| path_of(key, node))
+        .map(|key| path_of(key, record))
         .collect::<Option<Vec<_>>>()?;
     Some(Chain {
         above,
         scan,
         path,
-        node,
+        record,
     })
 }
 
-fn path_of(key: &Expr, node: SlotId) -> Option<Vec<PropRef>> {
+fn path_of(key: &BoundExpr, record: SlotId) -> Option<Vec<PropRef>> {
     let mut path = Vec::new();
     let mut at = key;
-    while let Expr::Property { base, name, .. } = at {
+    while let BoundExpr::Property { base, name, .. } = at {
         path.push(*name);
         at = base;
     }
     path.reverse();
-    matches!(at, Expr::Slot(slot) if *slot == node && !path.is_empty()).then_some(path)
+    matches!(at, BoundExpr::Slot(slot) if *slot == record && !path.is_empty()).then_some(path)
 }
 
 fn same(arena: &Arena, path: &[PropRef], field: &[std::sync::Arc<str>]) -> bool {
@@ -355,15 +399,16 @@ fn same(arena: &Arena, path: &[PropRef], field: &[std::sync::Arc<str>]) -> bool 
 
 /// Whether a filter of the chain only passes nodes that have a value there.
 fn has_value(arena: &Arena, chain: &Chain, field: &[std::sync::Arc<str>]) -> bool {
-    let is_field =
-        |expr: &Expr| path_of(expr, chain.node).is_some_and(|path| same(arena, &path, field));
-    let demands = |predicate: &Expr| match predicate {
-        Expr::IsNotNull(value) => is_field(value),
+    let is_field = |expr: &BoundExpr| {
+        path_of(expr, chain.record).is_some_and(|path| same(arena, &path, field))
+    };
+    let demands = |predicate: &BoundExpr| match predicate {
+        BoundExpr::IsNotNull(value) => is_field(value),
         // Comparisons with null are never true.
-        Expr::Compare { op, left, right } => {
+        BoundExpr::Compare { op, left, right } => {
             *op != Comparison::NotEqual && (is_field(left) || is_field(right))
         }
-        Expr::StringTest { left, .. } => is_field(left),
+        BoundExpr::StringTest { left, .. } => is_field(left),
         _ => false,
     };
     chain
@@ -375,14 +420,19 @@ fn has_value(arena: &Arena, chain: &Chain, field: &[std::sync::Arc<str>]) -> boo
         })
 }
 
-fn has_no_plan(expr: &Expr) -> bool {
-    let mut plain = !matches!(expr, Expr::Subquery(_));
+fn has_no_plan(expr: &BoundExpr) -> bool {
+    let mut plain = !matches!(expr, BoundExpr::Subquery(_));
     expr.for_each_child(&mut |child| plain &= has_no_plan(child));
     plain
 }
 
 /// Estimated number of distinct combinations of grouping keys: at most the number of rows.
-pub(super) fn groups(costs: &Costs<'_>, arena: &Arena, keys: &[(SlotId, Expr)], rows: f64) -> f64 {
+pub(super) fn groups(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    keys: &[(SlotId, BoundExpr)],
+    rows: f64,
+) -> f64 {
     if keys.is_empty() {
         return 1.0;
     }

@@ -4,10 +4,10 @@ use rustc_hash::FxHashSet;
 
 use crate::arena::Arena;
 use crate::error::{PlanError, PlanErrorKind};
-use crate::expr::{Expr, SlotId};
+use crate::expr::{BoundExpr, SlotId};
 use crate::physical::{
-    CreateItem, CreatePattern, EntityChange, IndexRange, Op, OpId, Operator, Properties, SeekBound,
-    SeekKeys,
+    CreateItem, CreatePattern, EntityChange, IndexRange, NodeIndexSeek, Op, OpId, Operator,
+    RelationshipIndexSeek, SeekBound, SeekKeys,
 };
 
 type Slots = FxHashSet<SlotId>;
@@ -198,10 +198,13 @@ fn prune(op: &mut Op, need: &Slots) {
     }
 }
 
-fn cannot_fail(expr: &Expr) -> bool {
+fn cannot_fail(expr: &BoundExpr) -> bool {
     matches!(
         expr,
-        Expr::Slot(_) | Expr::Const(_) | Expr::Param(_) | Expr::BuildPath { .. }
+        BoundExpr::Slot(_)
+            | BoundExpr::Const(_)
+            | BoundExpr::Param(_)
+            | BoundExpr::BuildPath { .. }
     )
 }
 
@@ -215,7 +218,10 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
         | Op::NodeByKey { node, .. }
         | Op::NodeById { node, .. } => vec![*node],
         Op::IndexSeek(seek) => vec![seek.node],
-        Op::RelationshipScan(scan) => vec![scan.relationship, scan.from, scan.to],
+        Op::RelationshipScan(scan)
+        | Op::RelationshipIndexSeek(RelationshipIndexSeek { scan, .. }) => {
+            vec![scan.relationship, scan.from, scan.to]
+        }
         Op::RelationshipById {
             relationship,
             from,
@@ -261,6 +267,7 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
         Op::Merge(merge) => merge.create.slots().collect(),
         Op::Show { slots, .. } => slots.clone(),
         Op::OptionalApply { nulls, .. } => nulls.clone(),
+        Op::BatchApply(batches) => batches.slots().collect(),
         Op::Argument
         | Op::DistinctEnds(_)
         | Op::Apply { .. }
@@ -346,9 +353,11 @@ pub(super) fn for_each_read(op: &Op, visit: &mut dyn FnMut(SlotId)) {
         | Op::NodeById { .. }
         | Op::IndexSeek(_)
         | Op::RelationshipScan(_)
+        | Op::RelationshipIndexSeek(_)
         | Op::RelationshipById { .. }
         | Op::DistinctEnds(_)
         | Op::Apply { .. }
+        | Op::BatchApply(_)
         | Op::OptionalApply { .. }
         | Op::SemiApply { .. }
         | Op::CartesianProduct { .. }
@@ -400,16 +409,17 @@ fn for_each_bound_end(pattern: &CreatePattern, visit: &mut dyn FnMut(SlotId)) {
 
 /// Calls `visit` for every expression of an operator that is evaluated on rows of its input. Those that an operator
 /// repeats from its fallback, or an exchange from the operator above, are not visited again.
-pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
+pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o BoundExpr)) {
     match op {
         Op::NodeByKey { keys, .. }
         | Op::NodeById { ids: keys, .. }
         | Op::RelationshipById { ids: keys, .. } => {
             visit_keys(keys, visit);
         }
-        Op::IndexSeek(seek) => {
-            seek.prefix.iter().for_each(&mut *visit);
-            match &seek.range {
+        Op::IndexSeek(NodeIndexSeek { prefix, range, .. })
+        | Op::RelationshipIndexSeek(RelationshipIndexSeek { prefix, range, .. }) => {
+            prefix.iter().for_each(&mut *visit);
+            match range {
                 IndexRange::All => {}
                 IndexRange::Keys(keys) => visit_keys(keys, visit),
                 IndexRange::Between(low, high) => {
@@ -456,6 +466,10 @@ pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
         }
         Op::Skip { count, .. } | Op::Limit { count, .. } => visit(count),
         Op::Unwind { list, .. } | Op::ForEach { list, .. } => visit(list),
+        Op::BatchApply(batches) => {
+            let counts = batches.batch_rows.iter().chain(&batches.concurrency);
+            counts.for_each(visit);
+        }
         Op::ProcedureCall(call) => call.arguments.iter().for_each(visit),
         Op::LoadCsv {
             url,
@@ -501,26 +515,19 @@ pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
     }
 }
 
-fn visit_keys<'o>(keys: &'o SeekKeys, visit: &mut dyn FnMut(&'o Expr)) {
+fn visit_keys<'o>(keys: &'o SeekKeys, visit: &mut dyn FnMut(&'o BoundExpr)) {
     match keys {
         SeekKeys::One(key) | SeekKeys::Each(key) => visit(key),
     }
 }
 
-fn visit_created<'o>(pattern: &'o CreatePattern, visit: &mut dyn FnMut(&'o Expr)) {
+fn visit_created<'o>(pattern: &'o CreatePattern, visit: &mut dyn FnMut(&'o BoundExpr)) {
     for item in &pattern.items {
-        let properties = match item {
-            CreateItem::Node(node) => &node.properties,
-            CreateItem::Relationship(relationship) => &relationship.properties,
-        };
-        match properties {
-            Properties::Entries(entries) => entries.iter().for_each(|(_, value)| visit(value)),
-            Properties::Map(value) => visit(value),
-        }
+        item.for_each_expr(visit);
     }
 }
 
-fn visit_item<'o>(item: &'o EntityChange, visit: &mut dyn FnMut(&'o Expr)) {
+fn visit_item<'o>(item: &'o EntityChange, visit: &mut dyn FnMut(&'o BoundExpr)) {
     match item {
         EntityChange::Property { entity, value, .. }
         | EntityChange::NestedProperty { entity, value, .. }
@@ -544,10 +551,15 @@ fn visit_item<'o>(item: &'o EntityChange, visit: &mut dyn FnMut(&'o Expr)) {
             visit(entity);
             arguments.iter().for_each(visit);
         }
-        EntityChange::AddLabels { entity, .. }
-        | EntityChange::RemoveLabels { entity, .. }
-        | EntityChange::RemoveProperty { entity, .. } => {
-            visit(entity);
+        EntityChange::AddLabels {
+            entity, dynamic, ..
         }
+        | EntityChange::RemoveLabels {
+            entity, dynamic, ..
+        } => {
+            visit(entity);
+            dynamic.iter().for_each(visit);
+        }
+        EntityChange::RemoveProperty { entity, .. } => visit(entity),
     }
 }

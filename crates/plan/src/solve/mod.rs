@@ -27,9 +27,11 @@ use rustc_hash::FxHashSet;
 use crate::arena::Arena;
 use crate::catalog::PlannerCatalog;
 use crate::error::{PlanError, PlanErrorKind};
-use crate::expr::{AggregateCall, Arithmetic, Expr, SlotId};
-use crate::logical::{LogicalQuery, LogicalStep, MergeStep, QueryGraph};
-use crate::physical::{self, MatchOrCreate, Op, OpId, ProcedureCall, SortKey, constant_count};
+use crate::expr::{AggregateCall, Arithmetic, BoundExpr, SlotId};
+use crate::logical::{BatchStep, LogicalQuery, LogicalStep, MergeStep, QueryGraph};
+use crate::physical::{
+    self, BatchApply, MatchOrCreate, Op, OpId, ProcedureCall, SortKey, constant_count,
+};
 
 use cost::Costs;
 use footprint::Footprint;
@@ -144,7 +146,7 @@ pub(crate) fn plan_subquery(
             &mut flow,
             |input| Op::Limit {
                 input,
-                count: Expr::Const(isomer_value::Value::Int(1)),
+                count: BoundExpr::Const(isomer_value::Value::Int(1)),
             },
             1.0,
         );
@@ -229,12 +231,12 @@ impl<'p> Planner<'p> {
         flow
     }
 
-    fn filter(&mut self, flow: &mut Flow, predicates: Vec<Expr>) {
-        let (exists, plain): (Vec<Expr>, Vec<Expr>) =
+    fn filter(&mut self, flow: &mut Flow, predicates: Vec<BoundExpr>) {
+        let (exists, plain): (Vec<BoundExpr>, Vec<BoundExpr>) =
             predicates.into_iter().partition(|predicate| {
                 !self.arena.plain && exists_subqueries::existence(predicate, self.arena).is_some()
             });
-        let (mut counting, plain): (Vec<Expr>, Vec<Expr>) = plain
+        let (mut counting, plain): (Vec<BoundExpr>, Vec<BoundExpr>) = plain
             .into_iter()
             .partition(|predicate| count_subqueries::counts(predicate, self.arena));
         // Plain predicates first: sub-plans only run for the rows that they leave.
@@ -303,7 +305,7 @@ impl<'p> Planner<'p> {
     fn for_each(
         &mut self,
         flow: &mut Flow,
-        list: Expr,
+        list: BoundExpr,
         element: SlotId,
         body: Vec<LogicalStep>,
     ) -> Result<()> {
@@ -469,7 +471,8 @@ fn plan_step(planner: &mut Planner<'_>, flow: &mut Flow, step: LogicalStep) -> R
             let rows = rows * if void { 1.0 } else { 10.0 };
             planner.push(flow, |input| Op::ProcedureCall(call(input)), rows);
         }
-        LogicalStep::Apply { query } => apply(planner, flow, query)?,
+        LogicalStep::Apply { query, optional } => apply(planner, flow, query, optional)?,
+        LogicalStep::Batches(step) => batches(planner, flow, *step)?,
         LogicalStep::Create(pattern) => {
             flow.bound.extend(pattern.slots());
             planner.push(flow, |input| Op::Create { input, pattern }, rows);
@@ -510,7 +513,7 @@ fn required_match(planner: &mut Planner<'_>, flow: &mut Flow, graph: QueryGraph)
     Ok(())
 }
 
-fn project(planner: &mut Planner<'_>, flow: &mut Flow, mut columns: Vec<(SlotId, Expr)>) {
+fn project(planner: &mut Planner<'_>, flow: &mut Flow, mut columns: Vec<(SlotId, BoundExpr)>) {
     for (_, column) in &mut columns {
         planner.decorrelate_counts(flow, column);
     }
@@ -547,7 +550,7 @@ fn eager(planner: &mut Planner<'_>, flow: &mut Flow) {
 fn aggregate(
     planner: &mut Planner<'_>,
     flow: &mut Flow,
-    keys: Vec<(SlotId, Expr)>,
+    keys: Vec<(SlotId, BoundExpr)>,
     aggregates: Vec<(SlotId, AggregateCall)>,
 ) {
     let rows = planner.rows(flow);
@@ -586,7 +589,7 @@ fn sort(
     flow: &mut Flow,
     keys: Vec<SortKey>,
     next: Option<&LogicalStep>,
-    limit: Option<Expr>,
+    limit: Option<BoundExpr>,
 ) {
     let limit = limit.or_else(|| match next {
         Some(LogicalStep::Limit(limit)) if !planner.arena.plain => Some(limit.clone()),
@@ -641,13 +644,18 @@ fn optional_match(planner: &mut Planner<'_>, flow: &mut Flow, graph: QueryGraph)
     Ok(())
 }
 
-fn apply(planner: &mut Planner<'_>, flow: &mut Flow, query: LogicalQuery) -> Result<()> {
+fn apply(
+    planner: &mut Planner<'_>,
+    flow: &mut Flow,
+    query: LogicalQuery,
+    optional: bool,
+) -> Result<()> {
     let outputs = query.outputs.clone();
     let right = planner.query(query, Start::Outer(flow.op, &flow.bound))?;
     if outputs.is_empty() {
         // A subquery without a result runs for its side effects: the row passes once.
-        let element = planner.arena.slot("", crate::expr::Kind::Any);
-        let list = Expr::Const(isomer_value::Value::List(std::sync::Arc::new(vec![
+        let element = planner.arena.slot("", crate::expr::StaticType::Any);
+        let list = BoundExpr::Const(isomer_value::Value::List(std::sync::Arc::new(vec![
             isomer_value::Value::Null,
         ])));
         let rows = planner.rows(flow);
@@ -664,25 +672,62 @@ fn apply(planner: &mut Planner<'_>, flow: &mut Flow, query: LogicalQuery) -> Res
         return Ok(());
     }
     let rows = planner.rows(flow) * planner.rows(&right);
-    flow.bound.extend(outputs);
-    planner.push(
-        flow,
-        |input| Op::Apply {
+    flow.bound.extend(outputs.iter().copied());
+    let right = right.op;
+    let apply = |input| match optional {
+        true => Op::OptionalApply {
             input,
-            right: right.op,
+            right,
+            nulls: outputs,
+            row_wise: false,
         },
-        rows,
-    );
+        false => Op::Apply { input, right },
+    };
+    planner.push(flow, apply, rows);
+    Ok(())
+}
+
+/// A subquery in separate transactions.
+fn batches(planner: &mut Planner<'_>, flow: &mut Flow, step: BatchStep) -> Result<()> {
+    let BatchStep {
+        query,
+        optional,
+        batch_rows,
+        concurrency,
+        on_error,
+        status,
+    } = step;
+    let outputs = query.outputs.clone();
+    let right = planner.query(query, Start::Outer(flow.op, &flow.bound))?;
+    let times = match outputs.is_empty() {
+        true => 1.0,
+        false => planner.rows(&right),
+    };
+    let rows = planner.rows(flow) * times;
+    flow.bound.extend(outputs.iter().copied().chain(status));
+    let apply = |input| BatchApply {
+        input,
+        right: right.op,
+        batch_rows,
+        concurrency,
+        on_error,
+        status,
+        outputs,
+        optional,
+    };
+    planner.push(flow, |input| Op::BatchApply(apply(input)), rows);
+    // What follows reads the state after all transactions.
+    eager(planner, flow);
     Ok(())
 }
 
 /// The number of rows up to the end of `skip` and `limit` together.
-fn sum(skip: &Expr, limit: &Expr) -> Expr {
+fn sum(skip: &BoundExpr, limit: &BoundExpr) -> BoundExpr {
     match (constant_count(skip), constant_count(limit)) {
         (Some(skip), Some(limit)) if skip + limit < 1e15 => {
-            Expr::Const(isomer_value::Value::Int((skip + limit) as i64))
+            BoundExpr::Const(isomer_value::Value::Int((skip + limit) as i64))
         }
-        _ => Expr::Arith {
+        _ => BoundExpr::Arith {
             op: Arithmetic::Add,
             left: Box::new(skip.clone()),
             right: Box::new(limit.clone()),

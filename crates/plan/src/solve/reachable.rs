@@ -1,7 +1,7 @@
 //! The operators that a plan reaches from its roots, and whether they run for outer rows.
 
 use crate::arena::Arena;
-use crate::expr::Expr;
+use crate::expr::BoundExpr;
 use crate::physical::{Op, OpId};
 
 use super::live_slots::for_each_expr;
@@ -40,6 +40,7 @@ impl ReachableOperators {
             let is_apply = matches!(
                 op,
                 Op::Apply { .. }
+                    | Op::BatchApply(_)
                     | Op::OptionalApply { .. }
                     | Op::SemiApply { .. }
                     | Op::CountApply { .. }
@@ -69,8 +70,8 @@ impl ReachableOperators {
 }
 
 /// The sub-plans of an expression: those with arguments run for a row.
-fn open_subplans(expr: &Expr, open: &mut Vec<(OpId, bool, bool)>) {
-    if let Expr::Subquery(subquery) = expr {
+fn open_subplans(expr: &BoundExpr, open: &mut Vec<(OpId, bool, bool)>) {
+    if let BoundExpr::Subquery(subquery) = expr {
         open.push((subquery.root, false, !subquery.arguments.is_empty()));
     }
     expr.for_each_child(&mut |child| open_subplans(child, open));

@@ -6,7 +6,7 @@ use isomer_value::Value;
 use rustc_hash::FxHashSet;
 
 use super::cost::property_of;
-use crate::expr::{Comparison, Expr, PropRef, SlotId};
+use crate::expr::{BoundExpr, Comparison, PropRef, SlotId};
 use crate::logical::{Length, LogicalStep, QueryGraph, conjuncts};
 
 /// Larger patterns are not merged: ordering them together would take long.
@@ -49,12 +49,14 @@ pub(crate) fn rewrite(steps: Vec<LogicalStep>) -> Vec<LogicalStep> {
 }
 
 /// `n.x = 1 OR n.x = $y` becomes `n.x IN [1, $y]`, which an index answers; the same three-valued logic.
-fn one_of(predicate: &mut Expr) {
-    let Expr::Or(terms) = predicate else { return };
+fn one_of(predicate: &mut BoundExpr) {
+    let BoundExpr::Or(terms) = predicate else {
+        return;
+    };
     let mut values = Vec::with_capacity(terms.len());
-    let mut subject: Option<(&Expr, (SlotId, Vec<PropRef>))> = None;
+    let mut subject: Option<(&BoundExpr, (SlotId, Vec<PropRef>))> = None;
     for term in terms.iter() {
-        let Expr::Compare {
+        let BoundExpr::Compare {
             op: Comparison::Equal,
             left,
             right,
@@ -63,8 +65,8 @@ fn one_of(predicate: &mut Expr) {
             return;
         };
         let (property, value) = match (&**left, &**right) {
-            (property, value @ (Expr::Const(_) | Expr::Param(_))) => (property, value),
-            (value @ (Expr::Const(_) | Expr::Param(_)), property) => (property, value),
+            (property, value @ (BoundExpr::Const(_) | BoundExpr::Param(_))) => (property, value),
+            (value @ (BoundExpr::Const(_) | BoundExpr::Param(_)), property) => (property, value),
             _ => return,
         };
         let Some(path) = property_of(property) else {
@@ -78,21 +80,21 @@ fn one_of(predicate: &mut Expr) {
         values.push(value.clone());
     }
     let Some((item, _)) = subject else { return };
-    let constant = |value: &Expr| match value {
-        Expr::Const(value) => Some(value.clone()),
+    let constant = |value: &BoundExpr| match value {
+        BoundExpr::Const(value) => Some(value.clone()),
         _ => None,
     };
     let list = match values.iter().map(constant).collect::<Option<Vec<_>>>() {
-        Some(values) => Expr::Const(Value::List(Arc::new(values))),
-        None => Expr::List(values),
+        Some(values) => BoundExpr::Const(Value::List(Arc::new(values))),
+        None => BoundExpr::List(values),
     };
-    *predicate = Expr::In {
+    *predicate = BoundExpr::In {
         item: Box::new(item.clone()),
         list: Box::new(list),
     };
 }
 
-fn push_filter(done: &mut Vec<LogicalStep>, predicates: Vec<Expr>) {
+fn push_filter(done: &mut Vec<LogicalStep>, predicates: Vec<BoundExpr>) {
     let mut terms = Vec::new();
     for predicate in predicates {
         conjuncts(predicate, &mut terms);
@@ -116,7 +118,7 @@ fn push_filter(done: &mut Vec<LogicalStep>, predicates: Vec<Expr>) {
 
 /// The `MATCH` that a predicate can be pushed into: over steps that neither compute what it reads, nor drop rows by
 /// their number, nor can fail (an error in a row that the predicate would have dropped must still be reported).
-fn place_for(done: &[LogicalStep], term: &Expr) -> Option<usize> {
+fn place_for(done: &[LogicalStep], term: &BoundExpr) -> Option<usize> {
     let mut reads: FxHashSet<SlotId> = FxHashSet::default();
     term.for_each_slot(&mut |slot| {
         reads.insert(slot);
@@ -156,7 +158,7 @@ fn cannot_fail_after(graph: &QueryGraph, steps: &[LogicalStep]) -> bool {
             if !cannot_fail(expr, &entities) {
                 return false;
             }
-            if matches!(expr, Expr::Slot(from) if entities.contains(from)) {
+            if matches!(expr, BoundExpr::Slot(from) if entities.contains(from)) {
                 entities.insert(*slot);
             }
         }
@@ -165,20 +167,24 @@ fn cannot_fail_after(graph: &QueryGraph, steps: &[LogicalStep]) -> bool {
 }
 
 /// Whether an expression has a value for every row, where `entities` are nodes and relationships.
-fn cannot_fail(expr: &Expr, entities: &FxHashSet<SlotId>) -> bool {
-    let all = |terms: &[Expr]| terms.iter().all(|term| cannot_fail(term, entities));
-    let entity = |base: &Expr| matches!(base, Expr::Slot(slot) if entities.contains(slot));
+fn cannot_fail(expr: &BoundExpr, entities: &FxHashSet<SlotId>) -> bool {
+    let all = |terms: &[BoundExpr]| terms.iter().all(|term| cannot_fail(term, entities));
+    let entity =
+        |base: &BoundExpr| matches!(base, BoundExpr::Slot(slot) if entities.contains(slot));
     match expr {
-        Expr::Slot(_) | Expr::Const(_) | Expr::Param(_) | Expr::BuildPath { .. } => true,
-        Expr::Property { base, .. }
-        | Expr::HasLabels { entity: base, .. }
-        | Expr::HasType { entity: base, .. } => entity(base),
-        Expr::At { inner, .. } | Expr::IsNull(inner) | Expr::IsNotNull(inner) => {
+        BoundExpr::Slot(_)
+        | BoundExpr::Const(_)
+        | BoundExpr::Param(_)
+        | BoundExpr::BuildPath { .. } => true,
+        BoundExpr::Property { base, .. }
+        | BoundExpr::HasLabels { entity: base, .. }
+        | BoundExpr::HasType { entity: base, .. } => entity(base),
+        BoundExpr::At { inner, .. } | BoundExpr::IsNull(inner) | BoundExpr::IsNotNull(inner) => {
             cannot_fail(inner, entities)
         }
-        Expr::List(items) => all(items),
-        Expr::Map(items) => items.iter().all(|(_, item)| cannot_fail(item, entities)),
-        Expr::Compare { left, right, .. } => {
+        BoundExpr::List(items) => all(items),
+        BoundExpr::Map(items) => items.iter().all(|(_, item)| cannot_fail(item, entities)),
+        BoundExpr::Compare { left, right, .. } => {
             cannot_fail(left, entities) && cannot_fail(right, entities)
         }
         _ => false,

@@ -1,5 +1,10 @@
 //! Access paths for a node that no bound relationship leads to: by key, by id, through an index, by label, or a scan of
-//! all nodes.
+//! all nodes. And those for a relationship whose ends are both unknown: through an index, or a scan of its types.
+//!
+//! A disjunction, each of whose terms has such a path of its own, is a union of them: `a.x = 1 OR a.y = 2` of two
+//! seeks, `:A|B` of two label scans.
+
+use std::sync::Arc;
 
 use isomer_value::{IndexId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -8,9 +13,10 @@ use super::cost::{Costs, list_length};
 use super::selectivity::RangeBound;
 use crate::arena::Arena;
 use crate::catalog::{IndexInfo, ValueFacts};
-use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest};
+use crate::expr::{BoundExpr, Comparison, LabelRef, PropRef, SlotId, StringTest, TypeRef};
 use crate::function::Function;
-use crate::physical::{IndexRange, NodeIndexSeek, Op, OpId, SeekBound, SeekKeys};
+use crate::logical::PatternRelationship;
+use crate::physical::{Direction, IndexRange, NodeIndexSeek, Op, OpId, SeekBound, SeekKeys};
 use crate::schema::PropertyPath;
 
 /// An access path.
@@ -35,18 +41,26 @@ pub(crate) enum AccessKind {
     },
     Index {
         label: LabelRef,
-        index: IndexId,
-        prefix: Vec<Expr>,
-        range: IndexRange,
+        seek: IndexAccess,
     },
+    /// What any of these finds, each node once.
+    Union(Vec<Access>),
     Label {
         label: LabelRef,
     },
     All,
 }
 
+/// A range of an index.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexAccess {
+    pub index: IndexId,
+    pub prefix: Vec<BoundExpr>,
+    pub range: IndexRange,
+}
+
 impl Access {
-    /// The operator.
+    /// The operator of an access that is not a union.
     pub fn operator(self, input: OpId, node: SlotId) -> Op {
         match self.kind {
             AccessKind::Key { label, keys } => Op::NodeByKey {
@@ -56,20 +70,16 @@ impl Access {
                 keys,
             },
             AccessKind::Id { ids } => Op::NodeById { input, node, ids },
-            AccessKind::Index {
-                label,
-                index,
-                prefix,
-                range,
-            } => Op::IndexSeek(NodeIndexSeek {
+            AccessKind::Index { label, seek } => Op::IndexSeek(NodeIndexSeek {
                 input,
                 node,
                 label,
-                index,
-                prefix,
-                range,
+                index: seek.index,
+                prefix: seek.prefix,
+                range: seek.range,
                 descending: false,
             }),
+            AccessKind::Union(_) => unreachable!("a union is emitted part by part"),
             AccessKind::Label { label } => Op::LabelScan { input, node, label },
             AccessKind::All => Op::AllNodesScan { input, node },
         }
@@ -77,7 +87,140 @@ impl Access {
 
     /// Whether it finds a few nodes directly instead of scanning.
     pub fn is_seek(&self) -> bool {
-        !matches!(self.kind, AccessKind::Label { .. } | AccessKind::All)
+        match &self.kind {
+            AccessKind::Label { .. } | AccessKind::All => false,
+            AccessKind::Union(parts) => parts.iter().all(Self::is_seek),
+            AccessKind::Key { .. } | AccessKind::Id { .. } | AccessKind::Index { .. } => true,
+        }
+    }
+}
+
+/// An access path to a relationship and both its ends.
+#[derive(Clone, Debug)]
+pub(crate) struct RelAccess {
+    /// Ranges of indexes, each over one type; a scan of all types if there is none.
+    pub seeks: Vec<(TypeRef, IndexAccess)>,
+    /// Whether two of the ranges may hold the same relationship.
+    pub overlaps: bool,
+    /// Rows out per row in.
+    pub rows: f64,
+    /// Predicates (by index) that it satisfies by itself.
+    pub covers: Vec<usize>,
+}
+
+impl RelAccess {
+    /// Whether it finds a few relationships directly instead of scanning.
+    pub fn is_seek(&self) -> bool {
+        !self.seeks.is_empty()
+    }
+}
+
+/// The records of an index.
+#[derive(Clone, Copy)]
+enum IndexedScope {
+    Label(LabelRef),
+    Type(TypeRef),
+}
+
+impl IndexedScope {
+    fn indexes(self, costs: &Costs<'_>, arena: &Arena) -> Vec<IndexInfo> {
+        let catalog = costs.catalog;
+        match self {
+            Self::Label(label) => match catalog.label(arena.label_name(label)) {
+                Some(label) => catalog.indexes(label),
+                None => Vec::new(),
+            },
+            Self::Type(of_type) => match catalog.relationship_type(arena.type_name(of_type)) {
+                Some(of_type) => catalog.relationship_indexes(of_type),
+                None => Vec::new(),
+            },
+        }
+    }
+
+    fn values(self, costs: &Costs<'_>, path: &[PropRef], arena: &Arena) -> Option<Arc<ValueFacts>> {
+        match self {
+            Self::Label(label) => costs.values(label, path, arena),
+            Self::Type(of_type) => costs.type_values(of_type, path, arena),
+        }
+    }
+}
+
+/// Terms of a disjunction that are looked at for a union.
+const MAX_UNION_TERMS: usize = 16;
+/// A union compares what its parts find: it must find this many times fewer rows than another access.
+const UNION_COST: f64 = 1.25;
+
+/// A disjunction among the predicates on a record.
+struct Disjunction {
+    position: usize,
+    /// The positions of the other predicates.
+    others: Vec<usize>,
+    /// The predicates that hold for a record of each term: the conjuncts of the term, then the other predicates.
+    terms: Vec<DisjunctionTerm>,
+}
+
+impl Disjunction {
+    /// The predicates that a union covers whose parts cover these predicates of each term: those that all parts cover,
+    /// and the disjunction itself if each part covers its term.
+    fn covered_by(&self, parts: &[Vec<usize>]) -> Vec<usize> {
+        let covers = |of: &dyn Fn(&DisjunctionTerm, &[usize]) -> bool| {
+            let mut pairs = self.terms.iter().zip(parts);
+            pairs.all(|(term, part)| of(term, part))
+        };
+        let others = self.others.iter().enumerate();
+        let mut covered: Vec<usize> = others
+            .filter(|(at, _)| covers(&|term, part| part.contains(&(term.own + at))))
+            .map(|(_, position)| *position)
+            .collect();
+        if covers(&|term, part| (0..term.own).all(|at| part.contains(&at))) {
+            covered.push(self.position);
+        }
+        covered
+    }
+}
+
+struct DisjunctionTerm {
+    predicates: Vec<BoundExpr>,
+    /// How many of them are the term itself.
+    own: usize,
+}
+
+/// The untested disjunctions among the predicates on a record.
+fn disjunctions(facts: &Facts<'_>) -> Vec<Disjunction> {
+    let mut found = Vec::new();
+    for position in facts.about.iter().copied().filter(|at| facts.open[*at]) {
+        let BoundExpr::Or(terms) = without_position(&facts.predicates[position]) else {
+            continue;
+        };
+        if terms.len() > MAX_UNION_TERMS {
+            continue;
+        }
+        let others = facts.about.iter().copied();
+        let others = others.filter(|at| facts.open[*at] && *at != position);
+        let others: Vec<usize> = others.collect();
+        let with_others = |term: &BoundExpr| {
+            let mut predicates = match without_position(term) {
+                BoundExpr::And(conjuncts) => conjuncts.clone(),
+                one => vec![one.clone()],
+            };
+            let own = predicates.len();
+            predicates.extend(others.iter().map(|at| facts.predicates[*at].clone()));
+            DisjunctionTerm { predicates, own }
+        };
+        let terms = terms.iter().map(with_others).collect();
+        found.push(Disjunction {
+            position,
+            others,
+            terms,
+        });
+    }
+    found
+}
+
+fn without_position(expr: &BoundExpr) -> &BoundExpr {
+    match expr {
+        BoundExpr::At { inner, .. } => without_position(inner),
+        other => other,
     }
 }
 
@@ -95,34 +238,201 @@ enum Subject {
 }
 
 enum Test<'e> {
-    Equal(&'e Expr),
-    In(&'e Expr),
-    Less(&'e Expr, bool),
-    Greater(&'e Expr, bool),
-    StartsWith(&'e Expr),
+    Equal(&'e BoundExpr),
+    In(&'e BoundExpr),
+    Less(&'e BoundExpr, bool),
+    Greater(&'e BoundExpr, bool),
+    StartsWith(&'e BoundExpr),
     /// A list contains this element.
-    Holds(&'e Expr),
+    Holds(&'e BoundExpr),
     /// A value exists.
     Any,
 }
 
 /// Placeholder for the value of a test without one.
-static ANYTHING: Expr = Expr::Const(Value::Null);
+static ANYTHING: BoundExpr = BoundExpr::Const(Value::Null);
 
-/// The predicates on a node.
+/// The predicates on a node or relationship.
 pub(crate) struct Facts<'f> {
     /// All predicates of the pattern.
-    pub predicates: &'f [Expr],
+    pub predicates: &'f [BoundExpr],
     /// Which of them are not tested yet.
     pub open: &'f [bool],
-    /// Which of them read the node.
+    /// Which of them read the record.
     pub about: &'f [usize],
-    /// The labels that it must have.
+    /// The labels that it must have, if it is a node.
     pub labels: &'f [LabelRef],
 }
 
 /// The cheapest access path to the node in `node` when the slots in `bound` are known.
 pub(crate) fn best_access(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    facts: &Facts<'_>,
+    node: SlotId,
+    bound: &FxHashSet<SlotId>,
+) -> Access {
+    let mut best = single_access(costs, arena, facts, node, bound);
+    // A union has at least one row for each of its parts.
+    if arena.plain || best.rows <= 2.0 {
+        return best;
+    }
+    for disjunction in disjunctions(facts) {
+        let Some(union) = union_access(costs, arena, facts, &disjunction, node, bound) else {
+            continue;
+        };
+        if union.rows * UNION_COST < best.rows {
+            best = union;
+        }
+    }
+    best
+}
+
+/// The nodes of each term of a disjunction; none if a term has no access path that is better than a scan of all nodes.
+fn union_access(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    facts: &Facts<'_>,
+    disjunction: &Disjunction,
+    node: SlotId,
+    bound: &FxHashSet<SlotId>,
+) -> Option<Access> {
+    let (mut parts, mut rows, mut covers) = (Vec::new(), 0.0, Vec::new());
+    for DisjunctionTerm { predicates, own } in &disjunction.terms {
+        let about: Vec<usize> = (0..predicates.len()).collect();
+        let mut labels = facts.labels.to_vec();
+        for predicate in &predicates[..*own] {
+            if let BoundExpr::HasLabels {
+                entity,
+                labels: all,
+            } = predicate
+                && matches!(**entity, BoundExpr::Slot(slot) if slot == node)
+            {
+                labels.extend(all);
+            }
+        }
+        let term = Facts {
+            predicates,
+            open: &vec![true; predicates.len()],
+            about: &about,
+            labels: &labels,
+        };
+        let part = single_access(costs, arena, &term, node, bound);
+        if matches!(part.kind, AccessKind::All) {
+            return None;
+        }
+        rows += part.rows;
+        covers.push(part.covers.clone());
+        parts.push(part);
+    }
+    Some(Access {
+        kind: AccessKind::Union(parts),
+        rows,
+        covers: disjunction.covered_by(&covers),
+    })
+}
+
+/// The cheapest access path to a relationship of some types, and to both its ends.
+pub(crate) fn best_rel_access(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    facts: &Facts<'_>,
+    relationship: &PatternRelationship,
+    bound: &FxHashSet<SlotId>,
+) -> RelAccess {
+    let directions = match relationship.direction {
+        Direction::Both => 2.0,
+        Direction::Outgoing | Direction::Incoming => 1.0,
+    };
+    let mut best = RelAccess {
+        seeks: Vec::new(),
+        overlaps: false,
+        rows: costs.relationships(&relationship.types, arena) * directions,
+        covers: Vec::new(),
+    };
+    if arena.plain || relationship.types.is_empty() || facts.about.is_empty() {
+        return best;
+    }
+    let seeks = |facts: &Facts<'_>| rel_seeks(costs, arena, facts, relationship, bound);
+    if let Some(mut access) = seeks(facts) {
+        access.rows *= directions;
+        // Of a type without relationships, too: a plan is kept while they come.
+        if access.rows < best.rows.max(1.0) * directions {
+            best = access;
+        }
+    }
+    // A union has at least one row for each of its parts.
+    if best.rows <= 2.0 {
+        return best;
+    }
+    for disjunction in disjunctions(facts) {
+        let mut union = RelAccess {
+            seeks: Vec::new(),
+            overlaps: true,
+            rows: 0.0,
+            covers: Vec::new(),
+        };
+        let mut covers = Vec::new();
+        let found = disjunction.terms.iter().all(|term| {
+            let predicates = &term.predicates;
+            let about: Vec<usize> = (0..predicates.len()).collect();
+            let part = seeks(&Facts {
+                predicates,
+                open: &vec![true; predicates.len()],
+                about: &about,
+                labels: &[],
+            });
+            let Some(part) = part else { return false };
+            covers.push(part.covers);
+            union.rows += part.rows * directions;
+            union.seeks.extend(part.seeks);
+            true
+        });
+        if found && union.rows * UNION_COST < best.rows {
+            union.covers = disjunction.covered_by(&covers);
+            best = union;
+        }
+    }
+    best
+}
+
+/// The cheapest range of an index for each type of a relationship; none if one of the types has none.
+fn rel_seeks(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    facts: &Facts<'_>,
+    relationship: &PatternRelationship,
+    bound: &FxHashSet<SlotId>,
+) -> Option<RelAccess> {
+    let tests = sargable(facts, relationship.slot, bound);
+    let mut found = RelAccess {
+        seeks: Vec::new(),
+        overlaps: false,
+        rows: 0.0,
+        covers: Vec::new(),
+    };
+    let mut types = relationship.types.clone();
+    types.sort_unstable();
+    types.dedup();
+    for (at, of_type) in types.into_iter().enumerate() {
+        let count = costs.relationships(&[of_type], arena).max(1.0);
+        let accesses = index_accesses(costs, arena, IndexedScope::Type(of_type), count, &tests);
+        let cheapest = accesses
+            .into_iter()
+            .min_by(|(_, a, _), (_, b, _)| a.total_cmp(b));
+        let (seek, rows, covers) = cheapest?;
+        found.rows += rows;
+        match at {
+            0 => found.covers = covers,
+            _ => found.covers.retain(|one| covers.contains(one)),
+        }
+        found.seeks.push((of_type, seek));
+    }
+    Some(found)
+}
+
+/// The cheapest access path that is not a union.
+fn single_access(
     costs: &Costs<'_>,
     arena: &Arena,
     facts: &Facts<'_>,
@@ -183,8 +493,17 @@ pub(crate) fn best_access(
                 });
             }
         }
-        for access in index_accesses(costs, arena, *label, count, &tests, &label_covers) {
-            consider(access);
+        let scope = IndexedScope::Label(*label);
+        for (seek, rows, mut covers) in index_accesses(costs, arena, scope, count, &tests) {
+            covers.extend(&label_covers);
+            consider(Access {
+                kind: AccessKind::Index {
+                    label: *label,
+                    seek,
+                },
+                rows,
+                covers,
+            });
         }
     }
     best
@@ -198,8 +517,8 @@ fn is_key(path: &[PropRef], arena: &Arena) -> bool {
 fn label_predicates(facts: &Facts<'_>, node: SlotId) -> FxHashMap<LabelRef, Vec<usize>> {
     let mut said: FxHashMap<LabelRef, Vec<usize>> = FxHashMap::default();
     for at in facts.about.iter().copied().filter(|at| facts.open[*at]) {
-        if let Expr::HasLabels { entity, labels } = &facts.predicates[at]
-            && matches!(**entity, Expr::Slot(slot) if slot == node)
+        if let BoundExpr::HasLabels { entity, labels } = &facts.predicates[at]
+            && matches!(**entity, BoundExpr::Slot(slot) if slot == node)
             && let [label] = labels.as_slice()
         {
             said.entry(*label).or_default().push(at);
@@ -216,45 +535,40 @@ fn keys_of(test: &Test<'_>) -> Option<(SeekKeys, f64)> {
     }
 }
 
+/// A range of an index, its rows, and the predicates that it covers.
+type FoundIndex = (IndexAccess, f64, Vec<usize>);
+
 fn index_accesses(
     costs: &Costs<'_>,
     arena: &Arena,
-    label: LabelRef,
+    scope: IndexedScope,
     count: f64,
     tests: &[Sargable<'_>],
-    label_covers: &[usize],
-) -> Vec<Access> {
-    let Some(known) = costs.catalog.label(arena.label_name(label)) else {
-        return Vec::new();
-    };
-    // Reading the indexes of a label costs a lookup in the catalog: only if one of them could be used.
+) -> Vec<FoundIndex> {
+    // Reading the indexes of a scope costs a lookup in the catalog: only if one of them could be used.
     if tests.is_empty() {
         return Vec::new();
     }
-    let mut found = Vec::new();
-    for index in costs.catalog.indexes(known) {
-        let access = if index.each_element {
-            element_access(costs, arena, label, count, &index, tests)
-        } else {
-            index_access(costs, arena, label, count, &index, tests)
-        };
-        found.extend(access.map(|mut access| {
-            access.covers.extend(label_covers);
-            access
-        }));
-    }
-    found
+    let access = |index: &IndexInfo| match index.each_element {
+        true => element_access(costs, arena, count, index, tests),
+        false => index_access(costs, arena, scope, count, index, tests),
+    };
+    scope
+        .indexes(costs, arena)
+        .iter()
+        .filter_map(access)
+        .collect()
 }
 
 /// A seek with equalities on the first components of an index, and a range on the next one.
 fn index_access(
     costs: &Costs<'_>,
     arena: &Arena,
-    label: LabelRef,
+    scope: IndexedScope,
     count: f64,
     index: &IndexInfo,
     tests: &[Sargable<'_>],
-) -> Option<Access> {
+) -> Option<FoundIndex> {
     let mut prefix = Vec::new();
     let mut covers = Vec::new();
     let mut range = IndexRange::All;
@@ -270,7 +584,7 @@ fn index_access(
     for path in &index.paths {
         let here = of(path);
         let values = here.first().and_then(|test| match &test.subject {
-            Subject::Property(names) => costs.values(label, names, arena),
+            Subject::Property(names) => scope.values(costs, names, arena),
             Subject::Id => None,
         });
         if let Some((position, value)) = here.iter().find_map(|test| match test.test {
@@ -334,16 +648,12 @@ fn index_access(
     };
     // A seek with fewer rows than the label is worth it even if the estimate is coarse.
     let rows = rows.min(count * 0.95);
-    Some(Access {
-        kind: AccessKind::Index {
-            label,
-            index: index.id,
-            prefix,
-            range,
-        },
-        rows,
-        covers,
-    })
+    let access = IndexAccess {
+        index: index.id,
+        prefix,
+        range,
+    };
+    Some((access, rows, covers))
 }
 
 /// A seek of `value IN node.path` in an index with an entry per element. The predicate is tested again: the index
@@ -351,11 +661,10 @@ fn index_access(
 fn element_access(
     costs: &Costs<'_>,
     arena: &Arena,
-    label: LabelRef,
     count: f64,
     index: &IndexInfo,
     tests: &[Sargable<'_>],
-) -> Option<Access> {
+) -> Option<FoundIndex> {
     let [path] = index.paths.as_slice() else {
         return None;
     };
@@ -372,17 +681,12 @@ fn element_access(
         Some(facts) => facts.entries / facts.distinct.first().map_or(1.0, |one| one.max(1.0)),
         None => count * 0.05,
     };
-    let kind = AccessKind::Index {
-        label,
+    let access = IndexAccess {
         index: index.id,
         prefix: vec![element],
         range: IndexRange::All,
     };
-    Some(Access {
-        kind,
-        rows: rows.max(1.0).min(count * 0.95),
-        covers: Vec::new(),
-    })
+    Some((access, rows.max(1.0).min(count * 0.95), Vec::new()))
 }
 
 fn same_path(names: &[PropRef], path: &PropertyPath, arena: &Arena) -> bool {
@@ -406,7 +710,7 @@ fn range_of(
             Test::In(list) => {
                 let share = match (each, list, values) {
                     (Some(each), ..) => each * list_length(list),
-                    (None, Expr::Const(Value::List(items)), Some(values)) => items
+                    (None, BoundExpr::Const(Value::List(items)), Some(values)) => items
                         .iter()
                         .map(|item| values.equal_share(Some(item)))
                         .sum(),
@@ -463,15 +767,15 @@ fn range_of(
 
 /// The untested predicates of the form `node.path <test> value` whose value is known.
 fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> Vec<Sargable<'e>> {
-    let known = |value: &Expr| {
-        let mut known = !matches!(value, Expr::Subquery(_));
+    let known = |value: &BoundExpr| {
+        let mut known = !matches!(value, BoundExpr::Subquery(_));
         value.for_each_slot(&mut |slot| known &= bound.contains(&slot) && slot != node);
         known
     };
     let mut found = Vec::new();
     for position in facts.about.iter().copied().filter(|at| facts.open[*at]) {
         let predicate = &facts.predicates[position];
-        let mut add = |subject: &'e Expr, test: Test<'e>, value: &'e Expr| {
+        let mut add = |subject: &'e BoundExpr, test: Test<'e>, value: &'e BoundExpr| {
             if let Some(subject) = subject_of(subject, node)
                 && known(value)
             {
@@ -483,7 +787,7 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
             }
         };
         match predicate {
-            Expr::Compare { op, left, right } => match op {
+            BoundExpr::Compare { op, left, right } => match op {
                 Comparison::Equal => {
                     add(left, Test::Equal(right), right);
                     add(right, Test::Equal(left), left);
@@ -500,22 +804,22 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
                 }
                 Comparison::NotEqual => {}
             },
-            Expr::In { item, list } => {
+            BoundExpr::In { item, list } => {
                 add(item, Test::In(list), list);
                 add(list, Test::Holds(item), item);
             }
-            Expr::StringTest {
+            BoundExpr::StringTest {
                 op: StringTest::StartsWith,
                 left,
                 right,
             } => add(left, Test::StartsWith(right), right),
-            Expr::IsNotNull(operand) => add(operand, Test::Any, &ANYTHING),
+            BoundExpr::IsNotNull(operand) => add(operand, Test::Any, &ANYTHING),
             // A query on a convergent set precedes the plain list that the property may be.
-            Expr::Call {
+            BoundExpr::Call {
                 function: Function::Coalesce,
                 arguments,
             } => {
-                if let [look, Expr::In { item, list }] = &arguments[..]
+                if let [look, BoundExpr::In { item, list }] = &arguments[..]
                     && is_field_query(look, Function::ConvergentContains)
                 {
                     add(list, Test::Holds(item), item);
@@ -527,19 +831,19 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
     found
 }
 
-fn is_field_query(expr: &Expr, look: Function) -> bool {
-    matches!(expr, Expr::Call { function, .. } if *function == look)
+fn is_field_query(expr: &BoundExpr, look: Function) -> bool {
+    matches!(expr, BoundExpr::Call { function, .. } if *function == look)
 }
 
 /// The id or the property of the node that a side of a comparison reads.
-fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
-    if let Expr::Call {
+fn subject_of(expr: &BoundExpr, node: SlotId) -> Option<Subject> {
+    if let BoundExpr::Call {
         function: Function::Id,
         arguments,
     } = expr
     {
         return match arguments.as_slice() {
-            [Expr::Slot(slot)] if *slot == node => Some(Subject::Id),
+            [BoundExpr::Slot(slot)] if *slot == node => Some(Subject::Id),
             _ => None,
         };
     }
@@ -547,16 +851,16 @@ fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
     let mut at = expr;
     loop {
         match at {
-            Expr::Property { base, name, .. } => {
+            BoundExpr::Property { base, name, .. } => {
                 path.push(*name);
                 at = base;
             }
             // A convergent map is queried for the entry first: it is the same path.
-            Expr::Call {
+            BoundExpr::Call {
                 function: Function::Coalesce,
                 arguments,
             } => match &arguments[..] {
-                [look, plain @ Expr::Property { .. }]
+                [look, plain @ BoundExpr::Property { .. }]
                     if is_field_query(look, Function::ConvergentValue) =>
                 {
                     at = plain;
@@ -568,7 +872,7 @@ fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
     }
     path.reverse();
     match at {
-        Expr::Slot(slot) if *slot == node && !path.is_empty() => Some(Subject::Property(path)),
+        BoundExpr::Slot(slot) if *slot == node && !path.is_empty() => Some(Subject::Property(path)),
         _ => None,
     }
 }

@@ -21,7 +21,7 @@ use isomer_plan::catalog::{
     IndexFacts, MockCatalog, PlannerCatalog, ProcedureField, ProcedureMode, ProcedureSignature,
     ValueFacts,
 };
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_plan::{PlanningOptions, explain, prepare};
 use isomer_value::Value;
 
@@ -37,6 +37,10 @@ fn catalog(header: &str) -> MockCatalog {
             ["type", name, count] => catalog.with_type(name, count.parse().expect("a count")),
             ["index", label, paths @ ..] => catalog.with_index(label, paths, false),
             ["unique", label, paths @ ..] => catalog.with_index(label, paths, true),
+            ["typed", name, paths @ ..] => catalog.with_relationship_index(name, paths, false),
+            ["typed-unique", name, paths @ ..] => {
+                catalog.with_relationship_index(name, paths, true)
+            }
             ["both", a, b, count] => catalog.with_both(a, b, number(count) as u64),
             ["ends", name, from, to, count] => {
                 catalog.with_ends(name, from, to, number(count) as u64)
@@ -53,8 +57,11 @@ fn catalog(header: &str) -> MockCatalog {
             ["elements", label, path] => catalog.with_element_index(label, path),
             ["procedure", name, results @ ..] => catalog.with_procedure(ProcedureSignature {
                 name: (*name).into(),
-                parameters: vec![field("input", Kind::Integer)],
-                results: results.iter().map(|name| field(name, Kind::Any)).collect(),
+                parameters: vec![field("input", StaticType::Integer)],
+                results: results
+                    .iter()
+                    .map(|name| field(name, StaticType::Any))
+                    .collect(),
                 mode: ProcedureMode::Read,
             }),
             other => panic!("unknown line in a golden header: {other:?}"),
@@ -102,7 +109,7 @@ fn values(
     facts
 }
 
-fn field(name: &str, kind: Kind) -> ProcedureField {
+fn field(name: &str, kind: StaticType) -> ProcedureField {
     ProcedureField {
         name: Arc::from(name),
         kind,

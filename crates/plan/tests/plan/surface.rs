@@ -1,7 +1,7 @@
 //! What a plan reports about itself: columns, parameters, class, notices, EXPLAIN as a value.
 
 use isomer_plan::catalog::{MockCatalog, PlannerCatalog};
-use isomer_plan::physical::{Mode, PlanBody, StatementClass};
+use isomer_plan::physical::{PlanBody, StatementClass, StatementMode};
 use isomer_plan::{Plan, PlanningOptions, explain, prepare};
 use isomer_value::Value;
 use std::sync::Arc;
@@ -97,9 +97,15 @@ fn lookups_by_key_need_no_pipeline() {
 
 #[test]
 fn modes_and_versions_are_kept() {
-    assert_eq!(plan("EXPLAIN MATCH (n) RETURN n").mode, Mode::Explain);
-    assert_eq!(plan("PROFILE MATCH (n) RETURN n").mode, Mode::Profile);
-    assert_eq!(plan("MATCH (n) RETURN n").mode, Mode::Run);
+    assert_eq!(
+        plan("EXPLAIN MATCH (n) RETURN n").mode,
+        StatementMode::Explain
+    );
+    assert_eq!(
+        plan("PROFILE MATCH (n) RETURN n").mode,
+        StatementMode::Profile
+    );
+    assert_eq!(plan("MATCH (n) RETURN n").mode, StatementMode::Run);
     assert_eq!(
         plan("MATCH (n) RETURN n").schema_version,
         MockCatalog::new().schema_version()

@@ -77,7 +77,7 @@ pub fn merge_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128,
     let kept = collected.keep(pushed.page);
     if let Err(error) = kept {
         session.collected = None;
-        return Err(store.spill_folder().error(&error));
+        return Err(store.spill_folder().explain(&error).into());
     }
     (collected.last, collected.next) = (pushed.cursor.to_vec(), next);
     Ok((number, false))
@@ -105,7 +105,7 @@ fn begin_session(
     session.collected = Some(PushedPages {
         session: uuid::Uuid::new_v4().as_u128(),
         from: pushed.from,
-        file: folder.file().map_err(|error| folder.error(&error))?,
+        file: folder.file().map_err(|error| folder.explain(&error))?,
         pages: Vec::new(),
         last: Vec::new(),
         next: Vec::new(),
@@ -131,7 +131,7 @@ impl PushedPages {
         for run in &self.pages {
             let mut page = Vec::new();
             let read = run.reader().read_to_end(&mut page);
-            read.map_err(|error| store.spill_folder().error(&error))?;
+            read.map_err(|error| store.spill_folder().explain(&error))?;
             transfer.merge_page(store, &page)?;
         }
         transfer.merge_page(store, last).map(drop)

@@ -390,7 +390,7 @@ fn a_peer_with_another_schema() {
     let (a, b) = (open(), open());
     let spec = isomer_data::ConstraintSpec {
         name: None,
-        label: "L".into(),
+        scope: isomer_data::ScopeName::label("L"),
         kind: isomer_data::ConstraintKind::Required {
             path: isomer_data::FieldPath::top("demanded"),
         },

@@ -491,7 +491,7 @@ fn endpoint_constraints_have_unique_names() {
     a.change_schema(isomer_data::SchemaChange::CreateIndex {
         spec: isomer_data::IndexSpec {
             name: Some("T_keep_endpoints".into()),
-            label: "L".into(),
+            scope: isomer_data::ScopeName::label("L"),
             fields: vec![isomer_data::IndexField {
                 path: isomer_data::FieldPath::top("p"),
                 each: false,

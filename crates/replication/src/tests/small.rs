@@ -1102,7 +1102,7 @@ fn conflicts_are_listed_until_they_are_resolved() {
         let mut tx = store.begin(Access::Write).unwrap();
         let spec = isomer_data::IndexSpec {
             name: Some("email".into()),
-            label: "Person".into(),
+            scope: isomer_data::ScopeName::label("Person"),
             fields: vec![isomer_data::IndexField {
                 path: isomer_data::FieldPath::new(["email"]),
                 each: false,
@@ -1154,6 +1154,78 @@ fn conflicts_are_listed_until_they_are_resolved() {
             conflicts::conflicts(&store.begin(Access::Read).unwrap()).unwrap(),
             []
         );
+    }
+}
+
+/// Relationships that break a unique constraint or an existence constraint after a merge are conflicts until a user
+/// resolves them; indexes over relationships follow the merges.
+#[test]
+fn conflicts_of_relationships_are_listed_until_they_are_resolved() {
+    let (a, b) = (open(), open());
+    let field = isomer_data::IndexField {
+        path: isomer_data::FieldPath::top("number"),
+        each: false,
+    };
+    for store in [&a, &b] {
+        let mut tx = store.begin(Access::Write).unwrap();
+        tx.change_schema(isomer_data::SchemaChange::CreateIndex {
+            spec: isomer_data::IndexSpec {
+                name: Some("number".into()),
+                scope: isomer_data::ScopeName::rel_type("PAID"),
+                fields: vec![field.clone()],
+                unique: true,
+            },
+            if_not_exists: false,
+        })
+        .unwrap();
+    }
+    write(&a, |tx| {
+        person(tx, "ada", &[]);
+        person(tx, "bob", &[])
+    });
+    both(&a, &b);
+    let pay = |tx: &mut Transaction| {
+        let (ada, bob) = (find(tx, "ada"), find(tx, "bob"));
+        let paid = tx.name_ids().intern_type("PAID").unwrap();
+        let seven = map(&[("number", Value::Int(7))]);
+        tx.graph_mut()
+            .create_relationship(paid, ada, bob, &seven)
+            .unwrap()
+    };
+    let own = write(&a, pay);
+    write(&b, pay);
+    both(&a, &b);
+    for store in [&a, &b] {
+        let conflicts = conflicts::conflicts(&store.begin(Access::Read).unwrap()).unwrap();
+        let shown: Vec<_> = conflicts
+            .iter()
+            .map(|one| (one.kind.name(), one.field.as_str()))
+            .collect();
+        assert_eq!(shown, [("unique", "number")], "{conflicts:?}");
+        assert!(
+            conflicts[0].record.starts_with("relationship "),
+            "{conflicts:?}"
+        );
+    }
+    write(&a, |tx| {
+        tx.graph_mut()
+            .set_relationship_property(own, &["number"], Value::Int(8))
+            .unwrap();
+    });
+    both(&a, &b);
+    for store in [&a, &b] {
+        let tx = store.begin(Access::Read).unwrap();
+        assert_eq!(conflicts::conflicts(&tx).unwrap(), []);
+        let seek = isomer_data::IndexSeek {
+            index: tx.catalog().index_named("number").unwrap().id,
+            prefix: &[],
+            range: (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded),
+            order: isomer_data::Order::Ascending,
+        };
+        let (mut cursor, mut found) = (isomer_data::IndexCursor::default(), Vec::new());
+        tx.relationship_index_seek(&seek, &mut cursor, 10, &mut found)
+            .unwrap();
+        assert_eq!(found.len(), 2);
     }
 }
 

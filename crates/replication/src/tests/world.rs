@@ -9,7 +9,8 @@ use isomer_check::check;
 use isomer_data::{
     Access, BucketKind, BucketOptions, Clock, ConvergentKind, ConvergentOp, ConvergentOwner,
     DataError, DataStore, DataStoreOptions, Direction, ErrorKind, FieldPath, GraphRead, IndexField,
-    IndexSpec, KeyRange, Neighbours, RelRow, ReplicaId, SchemaChange, Transaction, Verdict,
+    IndexSpec, KeyRange, Neighbours, RelRow, ReplicaId, SchemaChange, ScopeName, Transaction,
+    Verdict,
     internals::{convergent::seeded, own_replica},
 };
 use isomer_storage::{Engine, MemoryEngine};
@@ -109,9 +110,11 @@ impl World {
             store.keep_endpoints("KEEPS", true).unwrap();
         }
         if numbers.below(3) == 0 {
-            index(&stores[0], "L", false);
+            index(&stores[0], &ScopeName::label("L"), false);
+            index(&stores[0], &ScopeName::rel_type("T"), false);
             // Some records of the others cannot be in them.
-            index(&stores[1], "M", true);
+            index(&stores[1], &ScopeName::label("M"), true);
+            index(&stores[1], &ScopeName::rel_type("KEEPS"), true);
         }
         let archive = open(Arc::new(MemoryEngine::new()), &clock);
         begin::begin_replication(&archive).unwrap();
@@ -742,9 +745,11 @@ fn space() -> ReplicatedSpace {
     }
 }
 
-/// Indexes over the convergent fields of a label; over all as if none were a set, where `wrong`.
-fn index(store: &DataStore, label: &str, wrong: bool) {
-    let paths: [&[&str]; 9] = [
+/// Indexes over the convergent fields of a label or type, and over a plain property; over all as if none were a set,
+/// where `wrong`.
+fn index(store: &DataStore, scope: &ScopeName, wrong: bool) {
+    let paths: [&[&str]; 10] = [
+        &["w"],
         &["count"],
         &["set"],
         &["grown"],
@@ -758,7 +763,7 @@ fn index(store: &DataStore, label: &str, wrong: bool) {
     for path in paths {
         let spec = IndexSpec {
             name: None,
-            label: label.into(),
+            scope: scope.clone(),
             fields: vec![IndexField {
                 path: FieldPath::new(path.iter().copied()),
                 each: !wrong && matches!(path, [.., "set" | "grown"]),

@@ -12,8 +12,8 @@ use std::{
 };
 
 use isomer_db::{
-    Builder, Database, EngineKind, MemoryKind, RestoreOptions, Restored, Sharing,
-    internals::{DatabaseInternals as _, data::Memory},
+    Builder, Database, EngineKind, MemoryKind, RestoreTask, Restored, Sharing,
+    internals::{DatabaseInternals as _, data::MemoryBudget},
 };
 use isomer_vfs::{Disk as _, Lock, LockError, LockMode, RealDisk};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -282,19 +282,18 @@ impl Databases {
         self.insert(name, db, Some(Location { path, is_ours }))
     }
 
-    /// Creates a database from a backup. It is restored under a temporary name that is not a valid database name, and
-    /// renamed when complete.
-    pub(super) fn restore(
+    /// Creates a database from a backup, with the task that restores it into a folder: one with a temporary name that
+    /// is not a valid database name. It is renamed when complete.
+    pub(super) fn restore<'a>(
         &self,
         name: &str,
-        source: &Path,
-        options: &RestoreOptions,
-        progress: &mut dyn FnMut(u64, u64),
+        restore_into: impl FnOnce(&Path) -> RestoreTask<'a>,
     ) -> Result<Restored> {
         let path = self.free_path(name)?;
         let target =
             path.with_file_name(format!("{}{name}-{}", UNNAMED[0], crate::clock::now_ms()));
-        let outcome = Database::restore_with(source, &target, options, progress)
+        let outcome = restore_into(&target)
+            .run()
             .map_err(ServerError::from)
             .and_then(|restored| {
                 let _changing = self.change()?;
@@ -587,7 +586,7 @@ impl Databases {
     }
 
     /// The memory budget that all databases share; `None` while no database is open.
-    pub fn memory(&self) -> Option<Memory> {
+    pub fn memory(&self) -> Option<MemoryBudget> {
         let served = self.open();
         let store = served.iter().find_map(|one| one.db.store().ok())?;
         Some(store.memory().clone())
@@ -1103,15 +1102,16 @@ mod tests {
         first.create("shop").unwrap();
         let shop = first.get("shop").unwrap();
         shop.db.query("CREATE (:Item {_key: 'i'})").unwrap();
-        shop.db.backup_with(&backup, &mut |_, _| ()).unwrap();
+        shop.db.backup(&backup).run().unwrap();
         drop(shop);
-        let options = RestoreOptions::new();
         let mut seen = 0;
-        let mut overtaken = |_, _| {
+        let overtaken = |_, _| {
             seen += 1;
             first.close().unwrap();
         };
-        let error = first.restore("again", &backup, &options, &mut overtaken);
+        let error = first.restore("again", |target| {
+            Database::restore(&backup, target).progress(overtaken)
+        });
         assert_eq!(error.unwrap_err().kind(), "Unavailable");
         assert!(seen > 0, "it was at work");
         let names = || -> Vec<String> {
@@ -1126,7 +1126,7 @@ mod tests {
         let second = databases();
         second.open_folder().unwrap();
         second
-            .restore("again", &backup, &options, &mut |_, _| ())
+            .restore("again", |target| Database::restore(&backup, target))
             .unwrap();
         let again = second.get("again").unwrap();
         let found = again.db.query("MATCH (i:Item) RETURN i").unwrap();

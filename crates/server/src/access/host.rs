@@ -7,13 +7,13 @@ use std::{
 
 use isomer_db::{
     Map, Value,
-    internals::{Host, HostError, Listing},
+    internals::{Administration, Host, HostError, Listing},
 };
 
 use parking_lot::Mutex;
 
-use super::{Databases, Principal, Role, System};
-use crate::config::ShownSetting;
+use super::{Databases, Principal, Rights, Role, System, password};
+use crate::{ServerError, config::ShownSetting};
 
 /// The name that Neo4j gives to its default database: an alias here.
 pub(crate) const NEO4J: &str = "neo4j";
@@ -176,6 +176,86 @@ impl StatementHost {
         self.user(&self.principal.name, roles, home)
     }
 
+    /// Drops another database than that of the statement, whose transaction is open.
+    fn drop_database(&self, name: &str) -> crate::Result<()> {
+        if *self.database == *name {
+            return Err(ServerError::Invalid(format!(
+                "a statement cannot drop `{name}`, the database that it runs on: run it on `{SYSTEM}`"
+            )));
+        }
+        self.facts.databases.remove(name)
+    }
+
+    fn run(&self, command: Administration) -> crate::Result<()> {
+        let system = || {
+            let none = "this server has no users: start it with its own folder";
+            let system = self.facts.system.as_ref();
+            system.ok_or_else(|| ServerError::Invalid(none.into()))
+        };
+        let databases = &self.facts.databases;
+        match command {
+            Administration::CreateUser {
+                name,
+                password,
+                if_not_exists,
+                replace,
+            } => {
+                let system = system()?;
+                let exists = system.user(&name).is_ok();
+                if exists && if_not_exists {
+                    return Ok(());
+                }
+                if exists && replace {
+                    // The old user stays if the new one would be refused.
+                    password::hash(&password)?;
+                    system.remove_user(&name)?;
+                }
+                system.add_user(&name, &password, &Rights::none()).map(drop)
+            }
+            Administration::SetPassword {
+                name,
+                password,
+                if_exists,
+            } => {
+                let system = system()?;
+                match system.user(&name) {
+                    Err(_) if if_exists => Ok(()),
+                    _ => system.set_password(&name, &password, false),
+                }
+            }
+            Administration::DropUser { name, if_exists } => {
+                let system = system()?;
+                match system.user(&name) {
+                    Err(_) if if_exists => Ok(()),
+                    _ => system.remove_user(&name),
+                }
+            }
+            Administration::CreateDatabase {
+                name,
+                if_not_exists,
+                replace,
+            } => {
+                let exists = databases.has(&name);
+                if exists && if_not_exists {
+                    return Ok(());
+                }
+                if exists && replace {
+                    self.drop_database(&name)?;
+                }
+                databases.create(&name)
+            }
+            Administration::DropDatabase { name, if_exists } => {
+                if if_exists && !databases.has(&name) {
+                    return Ok(());
+                }
+                self.drop_database(&name)
+            }
+            _ => Err(ServerError::Invalid(
+                "the server does not know this command".into(),
+            )),
+        }
+    }
+
     fn settings(&self) -> Result<Vec<Vec<Value>>, HostError> {
         self.require_admin("SHOW SETTINGS")?;
         let row = |shown: &ShownSetting| {
@@ -215,6 +295,10 @@ impl Host for StatementHost {
         self.database.clone()
     }
 
+    fn user_name(&self) -> Arc<str> {
+        self.principal.name.clone()
+    }
+
     fn addresses(&self) -> Vec<String> {
         let address = self.facts.bolt_address.get();
         address.iter().map(ToString::to_string).collect()
@@ -226,6 +310,14 @@ impl Host for StatementHost {
 
     fn set_metadata(&self, metadata: Map) {
         *self.metadata.lock() = metadata;
+    }
+
+    fn administer(&self, command: Administration) -> Result<(), HostError> {
+        self.require_admin("this statement")?;
+        self.run(command).map_err(|error| HostError {
+            denied: false,
+            message: error.to_string(),
+        })
     }
 
     fn listing(&self, listing: Listing) -> Result<Vec<Vec<Value>>, HostError> {

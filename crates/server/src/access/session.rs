@@ -1,11 +1,11 @@
 //! Sessions, and the access that they give.
 
-use std::{collections::VecDeque, net::IpAddr, sync::Arc};
+use std::{collections::VecDeque, net::IpAddr, path::Path, sync::Arc};
 
 use isomer_db::{
     Backup, BucketOptions, Database, FileReader, FileWriter, Limits, Map, Query, QueryOptions,
-    QueryResult, ReadTransaction, RestoreOptions, Restored, Row, RowCursor, RowStream,
-    StatementClass, WriteTransaction,
+    QueryResult, ReadTransaction, RestoreTask, Restored, Row, RowCursor, RowStream, StatementClass,
+    WriteTransaction,
     internals::{
         DatabaseInternals as _, QueryOptionsInternals as _,
         bulk::{
@@ -176,7 +176,7 @@ impl Session {
         name: &str,
         need: Role,
         open: Option<Arc<OpenTransaction>>,
-    ) -> Result<Access> {
+    ) -> Result<DatabaseAccess> {
         if self.facts.is_system(name) {
             return self.administration(need, open);
         }
@@ -192,7 +192,7 @@ impl Session {
         if let Some(open) = &open {
             open.check(&self.principal.name, name)?;
         }
-        Ok(Access {
+        Ok(DatabaseAccess {
             name: served.name.clone(),
             db: served.db.clone(),
             feed: served.feed.clone(),
@@ -205,7 +205,11 @@ impl Session {
 
     /// Grants access to the database of administration, which every authenticated client has for reading: it has no
     /// data, and nothing is written there.
-    fn administration(self, need: Role, open: Option<Arc<OpenTransaction>>) -> Result<Access> {
+    fn administration(
+        self,
+        need: Role,
+        open: Option<Arc<OpenTransaction>>,
+    ) -> Result<DatabaseAccess> {
         if need > Role::Reader {
             return Err(ServerError::Denied(NO_DATA.into()));
         }
@@ -214,7 +218,7 @@ impl Session {
             open.check(&self.principal.name, SYSTEM)?;
         }
         let is_admin = self.principal.rights.on_all() == Some(Role::Admin);
-        Ok(Access {
+        Ok(DatabaseAccess {
             name: served.name.clone(),
             db: served.db.clone(),
             feed: served.feed.clone(),
@@ -294,17 +298,14 @@ impl ServerAccess {
         self.session.databases.create(name)
     }
 
-    /// Creates a database from a backup.
-    pub(crate) fn restore_database(
+    /// Creates a database from a backup, with the task that restores it into a folder.
+    pub(crate) fn restore_database<'a>(
         &self,
         name: &str,
-        source: &std::path::Path,
-        options: &RestoreOptions,
-        progress: &mut dyn FnMut(u64, u64),
+        restore_into: impl FnOnce(&Path) -> RestoreTask<'a>,
     ) -> Result<Restored> {
         self.require_admin()?;
-        let databases = &self.session.databases;
-        databases.restore(name, source, options, progress)
+        self.session.databases.restore(name, restore_into)
     }
 
     /// Drops a database with all that is in it.
@@ -337,7 +338,7 @@ impl Outlines {
 }
 
 /// The right to run commands in one database, up to a role.
-pub struct Access {
+pub struct DatabaseAccess {
     name: Arc<str>,
     db: Database,
     feed: Arc<Feed>,
@@ -348,7 +349,7 @@ pub struct Access {
     session: Session,
 }
 
-impl Access {
+impl DatabaseAccess {
     /// Name of the database.
     pub fn name(&self) -> &Arc<str> {
         &self.name
@@ -372,6 +373,15 @@ impl Access {
     /// Whether this is the database of administration, which has no data.
     fn is_administration(&self) -> bool {
         self.session.facts.is_system(&self.name)
+    }
+
+    /// The same access, in a transaction of its principal and database.
+    pub(crate) fn within(self, open: Arc<OpenTransaction>) -> Self {
+        Self {
+            metadata: open.metadata().clone(),
+            open: Some(open),
+            ..self
+        }
     }
 
     /// Fails for a statement that would write in the database of administration.
@@ -429,7 +439,8 @@ impl Access {
         self.session.admission.open_result()
     }
 
-    /// Stops counting it as a request until [`Access::resume`]; of its query's memory only `query_holds` bytes count.
+    /// Stops counting it as a request until [`DatabaseAccess::resume`]; of its query's memory only `query_holds` bytes
+    /// count.
     pub(crate) fn pause(&mut self, query_holds: usize) {
         self.session.admission.pause(query_holds);
     }
@@ -665,17 +676,13 @@ impl Access {
     }
 
     /// Adds a backup to the earlier ones in a folder; calls `progress` with the bytes done and the bytes in total.
-    pub fn backup(
-        &self,
-        target: &std::path::Path,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Backup> {
+    pub fn backup(&self, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Backup> {
         self.require(Role::Admin)?;
-        Ok(self.db.backup_with(target, progress)?)
+        Ok(self.db.backup(target).progress(progress).run()?)
     }
 
     /// Writes a copy of the database to a folder, which opens as a database.
-    pub fn checkpoint(&self, target: &std::path::Path) -> Result<()> {
+    pub fn checkpoint(&self, target: &Path) -> Result<()> {
         self.require(Role::Admin)?;
         Ok(self.db.checkpoint(target)?)
     }

@@ -23,6 +23,7 @@ use super::{
     machine::{Machine, Step},
     message::text,
     signal::Signal,
+    websocket,
 };
 use crate::{
     ServerError,
@@ -41,17 +42,53 @@ const GOODBYE: u8 = 0x02;
 const RESET: u8 = 0x0f;
 const LOGON: u8 = 0x6a;
 
-/// Speaks Bolt with a client until either side closes.
+/// Speaks Bolt with a client until either side closes: over the connection itself, or over a WebSocket.
 pub async fn serve<S>(core: &Arc<Core>, mut stream: S, client: Client)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let peer = client.peer;
+    // Upgrade, handshake and login share one time limit, which begins with the accept.
+    let login_end = client.accepted + core.config.limits.head_time;
+    let mut first = [0; 4];
+    match tokio::time::timeout_at(login_end, stream.read_exact(&mut first)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return tracing::debug!(%peer, %error, "no Bolt"),
+        Err(_) => return core.connections.note_slow(),
+    }
+    if first != websocket::GET {
+        return speak(core, stream, first, client).await;
+    }
+    // Boxed, as most drivers connect without: otherwise every connection would hold its memory.
+    Box::pin(async move {
+        let upgraded = async {
+            let mut socket = websocket::upgrade(core, stream).await?;
+            if let Some(socket) = &mut socket {
+                socket.read_exact(&mut first).await?;
+            }
+            Ok::<_, io::Error>(socket)
+        };
+        match tokio::time::timeout_at(login_end, upgraded).await {
+            Ok(Ok(Some(socket))) => speak(core, socket, first, client).await,
+            Ok(Ok(None)) => tracing::debug!(%peer, "a request to upgrade was refused"),
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "no WebSocket"),
+            Err(_) => core.connections.note_slow(),
+        }
+    })
+    .await;
+}
+
+/// Speaks Bolt over a stream that began with the bytes `first`.
+async fn speak<S>(core: &Arc<Core>, mut stream: S, first: [u8; 4], client: Client)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
     let limits = &core.config.limits;
     let peer = client.peer;
-    // Handshake and login share one time limit, which begins with the accept.
     let login_end = client.accepted + limits.head_time;
-    let version = match tokio::time::timeout_at(login_end, handshake::shake(&mut stream)).await {
+    let shaken = tokio::time::timeout_at(login_end, handshake::shake(&mut stream, first));
+    let version = match shaken.await {
         Ok(Ok(Some(version))) => version,
         Ok(outcome) => {
             tracing::debug!(%peer, ?outcome, "no supported Bolt version");

@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_message_is_reserved_until_it_is_sent() {
-        let memory = isomer_db::internals::data::Memory::new(4 << 20);
+        let memory = isomer_db::internals::data::MemoryBudget::new(4 << 20);
         let mut out = Outbox::new(Reserved::of(&memory));
         out.make_room(1 << 20).unwrap();
         out.message(|bytes| bytes.resize(1 << 20, 1));

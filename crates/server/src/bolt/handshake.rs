@@ -79,12 +79,12 @@ fn answer(proposals: &[u8; 16]) -> Answer {
     Answer::None
 }
 
-/// Negotiates a version; `None` if there is no common one, or the client does not speak Bolt.
+/// Negotiates a version with a client whose first bytes were `identification`; `None` if there is no common one, or
+/// the client does not speak Bolt.
 pub async fn shake(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    identification: [u8; 4],
 ) -> io::Result<Option<Version>> {
-    let mut identification = [0; 4];
-    stream.read_exact(&mut identification).await?;
     if identification != IDENTIFICATION {
         return Ok(None);
     }

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     ServerError,
-    access::{Access, Credential, Principal, Role, is_user_name},
+    access::{Credential, DatabaseAccess, Principal, Role, is_user_name},
     audit::Event,
     core::Core,
     open::OpenTransaction,

@@ -6,23 +6,23 @@ use isomer_db::{Map, Value};
 
 use super::{
     handshake::Version,
-    packstream::{Read, Reader, malformed, refused},
+    packstream::{ParseResult, Reader, malformed, refused},
 };
 
 /// A type of client message.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct MessageType {
     /// Its name.
     pub name: &'static str,
     /// Tag of its structure.
     pub tag: u8,
     /// What it requires.
-    pub needs: Needs,
+    pub needs: MessageNeeds,
 }
 
 /// What a message requires of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
+pub enum MessageNeeds {
     /// Nothing: it authenticates the client.
     Public,
     /// Authentication.
@@ -33,25 +33,25 @@ pub enum Needs {
     Opened,
 }
 
-const fn kind(name: &'static str, tag: u8, needs: Needs) -> Kind {
-    Kind { name, tag, needs }
+const fn kind(name: &'static str, tag: u8, needs: MessageNeeds) -> MessageType {
+    MessageType { name, tag, needs }
 }
 
 /// All client messages. Metrics and the tests of rights use this table.
-pub const MESSAGES: &[Kind] = &[
-    kind("HELLO", 0x01, Needs::Public),
-    kind("LOGON", 0x6a, Needs::Public),
-    kind("GOODBYE", 0x02, Needs::Public),
-    kind("LOGOFF", 0x6b, Needs::Known),
-    kind("RESET", 0x0f, Needs::Known),
-    kind("TELEMETRY", 0x54, Needs::Known),
-    kind("ROUTE", 0x66, Needs::Database),
-    kind("RUN", 0x10, Needs::Database),
-    kind("BEGIN", 0x11, Needs::Database),
-    kind("PULL", 0x3f, Needs::Opened),
-    kind("DISCARD", 0x2f, Needs::Opened),
-    kind("COMMIT", 0x12, Needs::Opened),
-    kind("ROLLBACK", 0x13, Needs::Opened),
+pub const MESSAGES: &[MessageType] = &[
+    kind("HELLO", 0x01, MessageNeeds::Public),
+    kind("LOGON", 0x6a, MessageNeeds::Public),
+    kind("GOODBYE", 0x02, MessageNeeds::Public),
+    kind("LOGOFF", 0x6b, MessageNeeds::Known),
+    kind("RESET", 0x0f, MessageNeeds::Known),
+    kind("TELEMETRY", 0x54, MessageNeeds::Known),
+    kind("ROUTE", 0x66, MessageNeeds::Database),
+    kind("RUN", 0x10, MessageNeeds::Database),
+    kind("BEGIN", 0x11, MessageNeeds::Database),
+    kind("PULL", 0x3f, MessageNeeds::Opened),
+    kind("DISCARD", 0x2f, MessageNeeds::Opened),
+    kind("COMMIT", 0x12, MessageNeeds::Opened),
+    kind("ROLLBACK", 0x13, MessageNeeds::Opened),
 ];
 
 /// Index of the message with this tag in [`MESSAGES`].
@@ -118,7 +118,7 @@ pub(super) struct NotificationFilter {
 
 impl NotificationFilter {
     /// Parses the filter from a message; `None` if absent.
-    pub(super) fn of(extra: &Map) -> Read<Option<Self>> {
+    pub(super) fn of(extra: &Map) -> ParseResult<Option<Self>> {
         let least = text(extra, "notifications_minimum_severity")?;
         let mut said = least.is_some();
         let mut without = Vec::new();
@@ -144,7 +144,12 @@ const BUDGET_BEFORE_LOGIN: usize = 64 << 10;
 
 impl Request {
     /// Parses a message; `known`: whether its sender is authenticated, `most`: the size limit of messages.
-    pub(super) fn read(bytes: &[u8], version: Version, known: bool, most: usize) -> Read<Self> {
+    pub(super) fn read(
+        bytes: &[u8],
+        version: Version,
+        known: bool,
+        most: usize,
+    ) -> ParseResult<Self> {
         let (depth, budget) = if known {
             // Parameters may be nested as deep as values.
             (usize::MAX, most.saturating_mul(8))
@@ -206,7 +211,7 @@ impl Request {
 }
 
 impl TransactionParameters {
-    fn of(extra: &Map) -> Read<Self> {
+    fn of(extra: &Map) -> ParseResult<Self> {
         let time = match extra.get("tx_timeout") {
             None | Some(Value::Null | Value::Int(0)) => None,
             Some(Value::Int(ms @ 1..)) => Some(Duration::from_millis(ms.unsigned_abs())),
@@ -240,7 +245,7 @@ impl TransactionParameters {
 }
 
 impl PullParameters {
-    fn of(extra: &Map) -> Read<Self> {
+    fn of(extra: &Map) -> ParseResult<Self> {
         let number = |name: &str| match extra.get(name) {
             None | Some(Value::Null | Value::Int(-1)) => Ok(None),
             Some(Value::Int(number @ 0..)) => Ok(Some(number.unsigned_abs())),
@@ -257,7 +262,7 @@ impl PullParameters {
 }
 
 /// A string entry of a message; null counts as absent.
-pub(super) fn text(extra: &Map, name: &str) -> Read<Option<String>> {
+pub(super) fn text(extra: &Map, name: &str) -> ParseResult<Option<String>> {
     match extra.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.to_string())),
@@ -268,7 +273,7 @@ pub(super) fn text(extra: &Map, name: &str) -> Read<Option<String>> {
     }
 }
 
-fn texts(extra: &Map, name: &str) -> Read<Vec<String>> {
+fn texts(extra: &Map, name: &str) -> ParseResult<Vec<String>> {
     let list = match extra.get(name) {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(value) => value.as_list(),

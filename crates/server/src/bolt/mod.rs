@@ -8,6 +8,8 @@
 //! Rights are those of HTTP: each message that reaches a database passes through its own
 //! [`Session`](crate::access::Session), so that a revoked right is gone with the next message.
 //!
+//! Drivers in browsers connect by WebSocket, on the same port ([`websocket`]).
+//!
 //! The codec is implemented here, in about 900 lines with tests. The crate `boltr` (0.2) was evaluated: it stops at
 //! 5.4, supports neither 4.4 nor the manifest, parses into its own value types, which would have to be copied to ours
 //! and back, and limits neither what a size may allocate nor what is accepted before authentication.
@@ -23,10 +25,11 @@ mod signal;
 mod statement;
 pub mod structure;
 mod summary;
+mod websocket;
 
 pub(crate) use connection::authenticate;
 pub use connection::serve;
 pub(crate) use failure::Failure;
 pub(crate) use machine::bookmark;
-pub use message::{Kind, MESSAGES, Needs};
+pub use message::{MESSAGES, MessageNeeds, MessageType};
 pub(crate) use summary::all_notifications as notifications;

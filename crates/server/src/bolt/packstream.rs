@@ -35,13 +35,13 @@ pub enum Unreadable {
 }
 
 /// Result of parsing.
-pub type Read<T> = Result<T, Unreadable>;
+pub type ParseResult<T> = Result<T, Unreadable>;
 
-pub(super) fn malformed<T>(what: impl Into<String>) -> Read<T> {
+pub(super) fn malformed<T>(what: impl Into<String>) -> ParseResult<T> {
     Err(Unreadable::Malformed(what.into()))
 }
 
-pub(super) fn refused<T>(what: impl Into<String>) -> Read<T> {
+pub(super) fn refused<T>(what: impl Into<String>) -> ParseResult<T> {
     Err(Unreadable::Refused(what.into()))
 }
 
@@ -65,7 +65,7 @@ impl<'m> Reader<'m> {
     }
 
     /// The tag and the number of fields of the message's structure.
-    pub fn head(&mut self) -> Read<(u8, usize)> {
+    pub fn head(&mut self) -> ParseResult<(u8, usize)> {
         let marker = self.byte()?;
         if marker & 0xf0 != 0xb0 {
             return malformed("a message must be a structure");
@@ -74,7 +74,7 @@ impl<'m> Reader<'m> {
     }
 
     /// Fails if bytes are left after the message.
-    pub fn end(&self) -> Read<()> {
+    pub fn end(&self) -> ParseResult<()> {
         if self.rest.is_empty() {
             return Ok(());
         }
@@ -85,12 +85,12 @@ impl<'m> Reader<'m> {
     }
 
     /// The next value.
-    pub fn value(&mut self) -> Read<Value> {
+    pub fn value(&mut self) -> ParseResult<Value> {
         self.value_at(0)
     }
 
     /// The next value, which must be a dictionary or null.
-    pub fn dictionary(&mut self) -> Read<Map> {
+    pub fn dictionary(&mut self) -> ParseResult<Map> {
         match self.value()? {
             Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
             Value::Null => Ok(Map::new()),
@@ -101,7 +101,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    fn value_at(&mut self, depth: usize) -> Read<Value> {
+    fn value_at(&mut self, depth: usize) -> ParseResult<Value> {
         self.charge(size_of::<Value>())?;
         let marker = self.byte()?;
         Ok(match marker {
@@ -146,7 +146,7 @@ impl<'m> Reader<'m> {
         })
     }
 
-    fn list(&mut self, count: usize, depth: usize) -> Read<Value> {
+    fn list(&mut self, count: usize, depth: usize) -> ParseResult<Value> {
         self.deeper(count, depth)?;
         let mut items = Vec::with_capacity(count.min(MAX_RESERVED_ELEMENTS));
         for _ in 0..count {
@@ -155,7 +155,7 @@ impl<'m> Reader<'m> {
         Ok(items.into())
     }
 
-    fn map(&mut self, count: usize, depth: usize) -> Read<Value> {
+    fn map(&mut self, count: usize, depth: usize) -> ParseResult<Value> {
         self.deeper(count.saturating_mul(2), depth)?;
         let mut entries: Vec<(Arc<str>, Value)> =
             Vec::with_capacity(count.min(MAX_RESERVED_ELEMENTS));
@@ -169,7 +169,7 @@ impl<'m> Reader<'m> {
     }
 
     /// Checks a count and the depth before anything is allocated for them.
-    fn deeper(&self, count: usize, depth: usize) -> Read<()> {
+    fn deeper(&self, count: usize, depth: usize) -> ParseResult<()> {
         if count > self.rest.len() {
             return malformed(format!(
                 "{count} values are announced and {} bytes are left",
@@ -189,7 +189,7 @@ impl<'m> Reader<'m> {
         Ok(())
     }
 
-    fn charge(&mut self, bytes: usize) -> Read<()> {
+    fn charge(&mut self, bytes: usize) -> ParseResult<()> {
         match self.budget.checked_sub(bytes) {
             Some(left) => {
                 self.budget = left;
@@ -199,11 +199,11 @@ impl<'m> Reader<'m> {
         }
     }
 
-    fn too_many<T>(&self) -> Read<T> {
+    fn too_many<T>(&self) -> ParseResult<T> {
         refused("the values of the message exceed the memory limit: split it")
     }
 
-    fn text(&mut self, marker: u8) -> Read<Arc<str>> {
+    fn text(&mut self, marker: u8) -> ParseResult<Arc<str>> {
         let size = match marker {
             0x80..=0x8f => usize::from(marker & 0x0f),
             0xd0..=0xd2 => self.size(marker - 0xd0)?,
@@ -218,7 +218,7 @@ impl<'m> Reader<'m> {
     }
 
     /// A size in 1, 2 or 4 bytes.
-    fn size(&mut self, width: u8) -> Read<usize> {
+    fn size(&mut self, width: u8) -> ParseResult<usize> {
         let size = match width {
             0 => u32::from(self.byte()?),
             1 => u32::from(u16::from_be_bytes(self.array()?)),
@@ -227,11 +227,11 @@ impl<'m> Reader<'m> {
         Ok(size as usize)
     }
 
-    fn byte(&mut self) -> Read<u8> {
+    fn byte(&mut self) -> ParseResult<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    fn array<const N: usize>(&mut self) -> ParseResult<[u8; N]> {
         match self.rest.split_first_chunk() {
             Some((array, rest)) => {
                 self.rest = rest;
@@ -241,7 +241,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    fn take(&mut self, size: usize) -> Read<&'m [u8]> {
+    fn take(&mut self, size: usize) -> ParseResult<&'m [u8]> {
         match self.rest.split_at_checked(size) {
             Some((taken, rest)) => {
                 self.rest = rest;
@@ -424,7 +424,7 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Read<Value> {
+    fn read(bytes: &[u8]) -> ParseResult<Value> {
         let mut reader = Reader::new(bytes, MAX_NESTING, 1 << 20);
         let value = reader.value()?;
         reader.end()?;

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{DatabaseAccess, Role},
     core::Core,
     sending::{Reserved, most_text_bytes},
     slow,
@@ -56,7 +56,7 @@ pub(super) struct RunParameters {
 pub(super) struct Statement {
     core: Arc<Core>,
     signal: Arc<Signal>,
-    access: Access,
+    access: DatabaseAccess,
     /// The database in its element ids.
     database: DatabaseId,
     source: Source,
@@ -109,7 +109,7 @@ impl Statement {
     pub(super) fn open(
         core: &Arc<Core>,
         signal: &Arc<Signal>,
-        mut access: Access,
+        mut access: DatabaseAccess,
         text: String,
         parameters: Map,
         terms: RunParameters,
@@ -235,7 +235,7 @@ impl Statement {
     }
 
     /// The access that it runs with.
-    pub(super) fn access(&self) -> &Access {
+    pub(super) fn access(&self) -> &DatabaseAccess {
         &self.access
     }
 

@@ -26,7 +26,7 @@ use isomer_value::{
 };
 use rustc_hash::FxHashMap;
 
-use super::packstream::{Read, Writer, malformed, refused};
+use super::packstream::{ParseResult, Writer, malformed, refused};
 
 /// Encodings that differ between versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
 /// Converts a structure to a value.
-pub(super) fn read(tag: u8, fields: &[Value]) -> Read<Value> {
+pub(super) fn read(tag: u8, fields: &[Value]) -> ParseResult<Value> {
     use Value::{Float, Int, String};
     Ok(match (tag, fields) {
         (b'D', [Int(days)]) => date(*days)?.into(),
@@ -89,7 +89,7 @@ pub(super) fn read(tag: u8, fields: &[Value]) -> Read<Value> {
     })
 }
 
-fn out_of_range<T>(what: &str) -> Read<T> {
+fn out_of_range<T>(what: &str) -> ParseResult<T> {
     refused(format!(
         "{what} is out of range: years must be -9999 to 9999, seconds and days must fit 64 bits"
     ))
@@ -97,7 +97,7 @@ fn out_of_range<T>(what: &str) -> Read<T> {
 
 /// The date `days` after 1970-01-01, in the proleptic Gregorian calendar: whole cycles of 400 years (146,097 days),
 /// then years that begin in March, so that the leap day is the last one.
-fn date(days: i64) -> Read<civil::Date> {
+fn date(days: i64) -> ParseResult<civil::Date> {
     if !(-5_000_000..5_000_000).contains(&days) {
         return out_of_range("a date");
     }
@@ -125,7 +125,7 @@ fn days(date: civil::Date) -> i64 {
     cycle * 146_097 + of_cycle * 365 + of_cycle / 4 - of_cycle / 100 + of_year - 719_468
 }
 
-fn time(nanos: i64) -> Read<civil::Time> {
+fn time(nanos: i64) -> ParseResult<civil::Time> {
     if !(0..SECONDS_PER_DAY * NANOS_PER_SECOND).contains(&nanos) {
         return refused(format!(
             "invalid time of {nanos} nanoseconds: expected 0 to 86399999999999"
@@ -149,7 +149,7 @@ fn seconds(time: civil::Time) -> i64 {
     i64::from(time.hour()) * 3600 + i64::from(time.minute()) * 60 + i64::from(time.second())
 }
 
-fn offset(ahead: i64) -> Read<Offset> {
+fn offset(ahead: i64) -> ParseResult<Offset> {
     let made = i32::try_from(ahead)
         .ok()
         .and_then(|ahead| Offset::from_seconds(ahead).ok());
@@ -159,7 +159,7 @@ fn offset(ahead: i64) -> Read<Offset> {
     )
 }
 
-fn subsecond(nanos: i64) -> Read<i32> {
+fn subsecond(nanos: i64) -> ParseResult<i32> {
     match i32::try_from(nanos) {
         Ok(nanos @ 0..1_000_000_000) => Ok(nanos),
         _ => refused(format!(
@@ -168,18 +168,18 @@ fn subsecond(nanos: i64) -> Read<i32> {
     }
 }
 
-fn local(seconds: i64, nanos: i64) -> Read<civil::DateTime> {
+fn local(seconds: i64, nanos: i64) -> ParseResult<civil::DateTime> {
     let day = date(seconds.div_euclid(SECONDS_PER_DAY))?;
     let of_day = seconds.rem_euclid(SECONDS_PER_DAY) * NANOS_PER_SECOND;
     Ok(day.to_datetime(time(of_day + i64::from(subsecond(nanos)?))?))
 }
 
-fn zoned(seconds: i64, nanos: i64, zone: TimeZone) -> Read<ZonedDateTime> {
+fn zoned(seconds: i64, nanos: i64, zone: TimeZone) -> ParseResult<ZonedDateTime> {
     let nanos = subsecond(nanos)?.unsigned_abs();
     ZonedDateTime::of_epoch(seconds, nanos, zone).or_else(|_| out_of_range("a date-time"))
 }
 
-fn zone(name: &str) -> Read<TimeZone> {
+fn zone(name: &str) -> ParseResult<TimeZone> {
     match TimeZone::get(name) {
         Ok(zone) if zone.iana_name().is_some() => Ok(zone),
         _ => refused(format!(
@@ -189,7 +189,7 @@ fn zone(name: &str) -> Read<TimeZone> {
     }
 }
 
-fn point(srid: i64, x: f64, y: f64, z: Option<f64>) -> Read<Value> {
+fn point(srid: i64, x: f64, y: f64, z: Option<f64>) -> ParseResult<Value> {
     let Some(crs) = Crs::from_srid(srid).filter(|crs| crs.has_z() == z.is_some()) else {
         return refused(format!(
             "invalid coordinate system {srid} for this number of coordinates: 4326 and 7203 have two, 4979 and 9157 three"

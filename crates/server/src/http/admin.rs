@@ -17,7 +17,8 @@ use super::{
 use crate::{
     Result, ServerError,
     access::{
-        Access, NewToken, Rights, Role, ServerAccess, TokenInfo, UserInfo, check_name, is_user_name,
+        DatabaseAccess, NewToken, Rights, Role, ServerAccess, TokenInfo, UserInfo, check_name,
+        is_user_name,
     },
 };
 
@@ -220,7 +221,7 @@ pub async fn drop_database(call: Call, access: ServerAccess) -> Result<Reply> {
 }
 
 /// `GET /v1/databases/{db}`
-pub async fn database(call: Call, access: Access) -> Result<Reply> {
+pub async fn database(call: Call, access: DatabaseAccess) -> Result<Reply> {
     call.core
         .blocking(move || {
             let store = access.store()?;
@@ -245,7 +246,7 @@ pub async fn database(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/queries`
-pub async fn queries(call: Call, mut access: Access) -> Result<Reply> {
+pub async fn queries(call: Call, mut access: DatabaseAccess) -> Result<Reply> {
     let options = access.query_options()?;
     let stop = StopOnDrop::new(&options.cancel);
     let operations = call.core.operations.of(access.name());
@@ -269,7 +270,7 @@ pub async fn queries(call: Call, mut access: Access) -> Result<Reply> {
 }
 
 /// `DELETE …/queries/{id}`
-pub async fn kill_query(call: Call, access: Access) -> Result<Reply> {
+pub async fn kill_query(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let id = call.path_number("id")?;
     if access.cancel_query(id)? {
         return Ok(Reply::done());

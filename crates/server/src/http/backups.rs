@@ -9,12 +9,12 @@ use std::{
 };
 
 use axum::http::{StatusCode, header};
-use isomer_db::{Database, EngineKind, Map, RestoreOptions, RestorePoint, Value, params};
+use isomer_db::{Database, EngineKind, Map, RestorePoint, Value, params};
 
 use super::{call::Call, reply::Reply};
 use crate::{
     Result, ServerError,
-    access::{Access, ServerAccess, check_name},
+    access::{DatabaseAccess, ServerAccess, check_name},
     core::{Core, make_folder},
     operations::{BACKUP, READING, RESTORE},
 };
@@ -50,7 +50,7 @@ fn check_backup_name(name: &str) -> Result<()> {
 }
 
 /// `POST …/backups`
-pub async fn make(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn make(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let mut fields = call.fields(&["backup", "keep", "copy"]).await?;
     let name = fields.needed_text("backup")?;
     let (keep, copy) = (fields.number("keep")?, fields.switch("copy")?);
@@ -105,7 +105,7 @@ pub async fn make(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// Makes a copy under a temporary name, and renames it when complete.
-fn copy_to(access: &Access, folder: &Path, target: &Path, name: &str) -> Result<()> {
+fn copy_to(access: &DatabaseAccess, folder: &Path, target: &Path, name: &str) -> Result<()> {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now_ms = since_1970.map_or(0, |time| time.as_millis());
     let unnamed = folder.join(format!("{COPYING}{name}-{now_ms}"));
@@ -143,7 +143,7 @@ fn keep_names(folder: &Path) -> Result<()> {
 }
 
 /// `DELETE …/backups/{backup}`
-pub async fn remove(call: Call, access: Access) -> Result<Reply> {
+pub async fn remove(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let name = call.path_param("backup").to_owned();
     check_backup_name(&name)?;
     let folder = folder_of(&call.core, access.name())?;
@@ -173,7 +173,7 @@ pub async fn remove(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/backups`
-pub async fn list(call: Call, access: Access) -> Result<Reply> {
+pub async fn list(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let folder = folder_of(&call.core, access.name())?;
     call.core
         .blocking(move || {
@@ -318,18 +318,12 @@ impl Source {
                 let _reading =
                     core.operations
                         .begin(READING, &self.database, &user, &self.backup)?;
-                let mut options = RestoreOptions::new().point(self.point);
-                if let Some(key) = &core.key {
-                    options = options.key(key.clone());
-                }
-                let restored = access.restore_database(
-                    &name,
-                    &self.folder,
-                    &options,
-                    &mut |done, total| {
-                        operation.progress(done, total);
-                    },
-                )?;
+                let restored = access.restore_database(&name, |target| {
+                    Database::restore(&self.folder, target)
+                        .point(self.point)
+                        .key(core.key.clone())
+                        .progress(|done, total| operation.progress(done, total))
+                })?;
                 let made = params! {
                     "database" => name,
                     "version" => number(restored.version),

@@ -322,6 +322,11 @@ fn parse(sent: Option<&Sent>, bytes: &[u8]) -> Result<Value> {
 pub struct Fields(Map);
 
 impl Fields {
+    /// The fields of an object in a body.
+    pub fn of(map: Map) -> Self {
+        Self(map)
+    }
+
     /// Removes and returns a field.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name).filter(|value| !value.is_null())

@@ -25,7 +25,7 @@ use self::describe::{Describer, Filter};
 use super::{alive, call::Call, credentials::RequestCredentials, reply::Reply};
 use crate::{
     Result, ServerError,
-    access::Access,
+    access::DatabaseAccess,
     core::{Core, FeedSlot},
     feed::Newest,
 };
@@ -40,7 +40,7 @@ pub(super) const BYTES: usize = 1 << 20;
 const CHANGES: usize = 1_000;
 
 /// `GET …/changes`
-pub async fn changes(call: Call, mut access: Access) -> Result<Reply> {
+pub async fn changes(call: Call, mut access: DatabaseAccess) -> Result<Reply> {
     access.open_result()?;
     let place = call.core.feed_slot()?;
     let resumed = call.header("last-event-id")?.map(|id| {
@@ -101,7 +101,7 @@ pub async fn changes(call: Call, mut access: Access) -> Result<Reply> {
 /// A reader of the feed.
 struct Following {
     core: Arc<Core>,
-    access: Access,
+    access: DatabaseAccess,
     credentials: RequestCredentials,
     newest: watch::Receiver<Newest>,
     filter: Filter,

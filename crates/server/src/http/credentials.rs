@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, header};
 use super::{call::Call, cookie};
 use crate::{
     Result, ServerError,
-    access::{Access, Credential, Role},
+    access::{Credential, DatabaseAccess, Role},
     core::Core,
 };
 
@@ -21,7 +21,7 @@ pub(super) struct RequestCredentials {
 
 impl RequestCredentials {
     /// The credentials of an admitted request.
-    pub(super) fn of(call: &Call, access: &Access) -> Result<Self> {
+    pub(super) fn of(call: &Call, access: &DatabaseAccess) -> Result<Self> {
         let token = match bearer(&call.headers)? {
             Some(token) => Some(token),
             None => cookie::token(&call.headers),

@@ -25,13 +25,13 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{DatabaseAccess, Role},
 };
 
 /// Runs a write on a blocking thread; with an `Idempotency-Key`, once. `body` is part of the identity of the request.
 pub(super) async fn write(
     call: &Call,
-    access: Access,
+    access: DatabaseAccess,
     need: Role,
     body: &[u8],
     work: impl FnMut(&WriteTransaction) -> Result<Answer> + Send + 'static,
@@ -63,7 +63,7 @@ pub(super) fn identifying<E: Into<ServerError>>(
 /// Runs a read on a blocking thread.
 pub(super) async fn read(
     call: &Call,
-    access: Access,
+    access: DatabaseAccess,
     work: impl FnOnce(&ReadTransaction) -> Result<Reply> + Send + 'static,
 ) -> Result<Reply> {
     call.core.blocking(move || access.read(work)).await
@@ -72,7 +72,7 @@ pub(super) async fn read(
 /// Reads one record. In an open transaction, this may wait for another request, so it runs on a blocking thread.
 async fn read_one(
     call: &Call,
-    access: Access,
+    access: DatabaseAccess,
     work: impl FnOnce(&ReadTransaction) -> Result<Reply> + Send + 'static,
 ) -> Result<Reply> {
     match access.open() {
@@ -82,7 +82,7 @@ async fn read_one(
 }
 
 /// `GET …/buckets`
-pub async fn buckets(call: Call, access: Access) -> Result<Reply> {
+pub async fn buckets(call: Call, access: DatabaseAccess) -> Result<Reply> {
     read(&call, access, |tx| {
         let buckets: Vec<Value> = tx
             .data_ref()
@@ -100,7 +100,7 @@ pub async fn buckets(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `PUT …/buckets/{bucket}`
-pub async fn create_bucket(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn create_bucket(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let mut options = BucketOptions::default();
     let mut fields = call.optional_fields(&["multi", "reversible"]).await?;
     options.reversible = fields.switch("reversible")?;
@@ -118,7 +118,7 @@ pub async fn create_bucket(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `DELETE …/buckets/{bucket}`
-pub async fn drop_bucket(call: Call, access: Access) -> Result<Reply> {
+pub async fn drop_bucket(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let name = call.path_param("bucket").to_owned();
     write(&call, access, Role::Schema, b"", move |tx| {
         if tx.bucket(&name).drop_bucket()? {
@@ -142,7 +142,7 @@ fn key(call: &Call, text: &str) -> Result<Vec<u8>> {
 }
 
 /// `GET …/buckets/{bucket}/keys`
-pub async fn scan_keys(call: Call, access: Access) -> Result<Reply> {
+pub async fn scan_keys(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let name = call.path_param("bucket").to_owned();
     let bound = |name: &str| call.param(name).map(|text| key(&call, text)).transpose();
     let (mut from, mut to) = (bound("from")?.unwrap_or_default(), bound("to")?);
@@ -293,7 +293,7 @@ fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `DELETE …/buckets/{bucket}/keys`
-pub async fn delete_keys(call: Call, access: Access) -> Result<Reply> {
+pub async fn delete_keys(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let name = call.path_param("bucket").to_owned();
     let bound = |name: &str| call.param(name).map(|text| key(&call, text)).transpose();
     let (from, to) = match (bound("prefix")?, bound("from")?, bound("to")?) {
@@ -315,7 +315,7 @@ pub async fn delete_keys(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/buckets/{bucket}/keys/{key}`
-pub async fn get_key(call: Call, access: Access) -> Result<Reply> {
+pub async fn get_key(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (name, key) = (
         call.path_param("bucket").to_owned(),
         key(&call, call.path_param("key"))?,
@@ -376,7 +376,7 @@ async fn value(call: &mut Call) -> Result<(Value, Vec<u8>)> {
 }
 
 /// `PUT …/buckets/{bucket}/keys/{key}`
-pub async fn put_key(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn put_key(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (value, body) = value(&mut call).await?;
     let (name, key) = (
         call.path_param("bucket").to_owned(),
@@ -409,7 +409,7 @@ pub(super) fn conditions(call: &Call) -> Result<Option<Conditions>> {
 }
 
 /// `DELETE …/buckets/{bucket}/keys/{key}`
-pub async fn delete_key(call: Call, access: Access) -> Result<Reply> {
+pub async fn delete_key(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (name, key) = (
         call.path_param("bucket").to_owned(),
         key(&call, call.path_param("key"))?,
@@ -431,7 +431,7 @@ pub async fn delete_key(call: Call, access: Access) -> Result<Reply> {
 const VALUES: usize = 64;
 
 /// `GET …/buckets/{bucket}/keys/{key}/values`
-pub async fn key_values(call: Call, access: Access) -> Result<Reply> {
+pub async fn key_values(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (name, key) = (
         call.path_param("bucket").to_owned(),
         key(&call, call.path_param("key"))?,
@@ -473,7 +473,7 @@ fn text_or_bytes(bytes: Vec<u8>) -> Value {
 }
 
 /// `POST …/buckets/{bucket}/keys/{key}/values`
-pub async fn add_value(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn add_value(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (value, body) = value(&mut call).await?;
     let bytes = match &value {
         Value::String(text) => text.as_bytes().to_vec(),
@@ -503,7 +503,7 @@ pub async fn add_value(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `POST …/buckets/{bucket}/sequences/{sequence}/next`
-pub async fn next_number(call: Call, access: Access) -> Result<Reply> {
+pub async fn next_number(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (name, sequence) = (
         call.path_param("bucket").to_owned(),
         call.path_param("sequence").to_owned(),
@@ -530,7 +530,7 @@ pub(super) fn document_key(call: &Call, text: &str) -> Result<Value> {
 }
 
 /// `GET …/collections/{label}`
-pub async fn scan_documents(call: Call, access: Access) -> Result<Reply> {
+pub async fn scan_documents(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let label = call.path_param("label").to_owned();
     let bound = |name: &str| {
         call.param(name)
@@ -648,7 +648,7 @@ fn key_text(key: &Value) -> String {
 }
 
 /// `POST …/collections/{label}`
-pub async fn insert_documents(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn insert_documents(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let body = typed_value(call.json().await?);
     let text = identifying(&call, || json::to_string(&body))?;
     let label = call.path_param("label").to_owned();
@@ -702,7 +702,7 @@ pub(super) fn percent(text: &str) -> String {
 }
 
 /// `GET …/collections/{label}/{key}`
-pub async fn get_document(call: Call, access: Access) -> Result<Reply> {
+pub async fn get_document(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (label, key) = (
         call.path_param("label").to_owned(),
         document_key(&call, call.path_param("key"))?,
@@ -723,7 +723,7 @@ pub async fn get_document(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `PUT …/collections/{label}/{key}`
-pub async fn put_document(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn put_document(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let body: Map = call
         .object()
         .await?
@@ -762,7 +762,7 @@ pub async fn put_document(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `PATCH …/collections/{label}/{key}`
-pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn patch_document(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     if call.content_type() == "application/merge-patch+json" {
         Arc::make_mut(&mut call.headers).insert(
             header::CONTENT_TYPE,
@@ -803,7 +803,7 @@ pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `DELETE …/collections/{label}/{key}`
-pub async fn delete_document(call: Call, access: Access) -> Result<Reply> {
+pub async fn delete_document(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (label, key) = (
         call.path_param("label").to_owned(),
         document_key(&call, call.path_param("key"))?,

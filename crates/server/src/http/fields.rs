@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role, password::hex},
+    access::{DatabaseAccess, Role, password::hex},
 };
 
 /// The names on the path to a field.
@@ -62,7 +62,7 @@ fn kind_name(kind: ConvergentKind) -> &'static str {
 }
 
 /// `GET …/collections/{label}/{key}/fields/{field}`
-pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
+pub async fn fetch(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (label, key) = (
         call.path_param("label").to_owned(),
         document_key(&call, call.path_param("key"))?,
@@ -175,7 +175,7 @@ fn origins(found: &Origins) -> Map {
 }
 
 /// `POST …/collections/{label}/{key}/fields/{field}`
-pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn update(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let mut fields = call.fields(&["update", "context"]).await?;
     let change = fields
         .map("update")?
@@ -196,7 +196,8 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
         let collection = tx.collection(&label);
         let field = collection.field(key.clone(), &names(&path))?;
-        field.update_with(&update, context.as_ref())?;
+        let field = field.with_context(context.clone());
+        field.update(&update)?;
         let fetched = field.fetch()?;
         let body = params! {
             "kind" => fetched.kind.map(kind_name),

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{DatabaseAccess, Role},
     sending::Reserved,
 };
 
@@ -45,7 +45,7 @@ fn about_value(name: &str, about: &FileAbout) -> Value {
 }
 
 /// `GET …/files`
-pub async fn list(call: Call, access: Access) -> Result<Reply> {
+pub async fn list(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let folder = call.param("path").unwrap_or("/").to_owned();
     let (limit, cursor) = (call.page()?, call.param("cursor").map(str::to_owned));
     call.core
@@ -68,7 +68,7 @@ pub async fn list(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `PUT …/files`
-pub async fn make_folder(call: Call, access: Access) -> Result<Reply> {
+pub async fn make_folder(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let path = path(&call);
     let answer = call
         .core
@@ -89,7 +89,7 @@ fn tag(about: &FileAbout) -> String {
 }
 
 /// `GET …/file`
-pub async fn get(call: Call, access: Access) -> Result<Reply> {
+pub async fn get(call: Call, access: DatabaseAccess) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
             "files are read at the last committed version: omit Isomer-Transaction".into(),
@@ -198,7 +198,7 @@ struct Content {
     left: u64,
     /// Where to begin; `None` once begun.
     from: Option<u64>,
-    _access: Access,
+    _access: DatabaseAccess,
 }
 
 impl Source for Content {
@@ -224,7 +224,7 @@ impl Content {
 }
 
 /// `PUT …/file`
-pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn put(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
             "a file is written as a whole, in separate transactions: omit Isomer-Transaction"
@@ -282,7 +282,7 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `DELETE …/file`
-pub async fn delete(call: Call, access: Access) -> Result<Reply> {
+pub async fn delete(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (path, all) = (path(&call), call.switch("all")?);
     let conditions = Conditions::of(&call.headers)?;
     call.core
@@ -305,7 +305,7 @@ pub async fn delete(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `POST …/file/move`
-pub async fn rename(call: Call, access: Access) -> Result<Reply> {
+pub async fn rename(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (from, to) = (path(&call), call.param("to").unwrap_or_default().to_owned());
     let conditions = Conditions::of(&call.headers)?;
     call.core

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{DatabaseAccess, Role},
 };
 
 fn no_node(id: u64) -> ServerError {
@@ -99,7 +99,7 @@ fn typed(map: Map) -> Map {
 }
 
 /// `POST …/nodes`
-pub async fn create_node(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn create_node(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let mut fields = call.fields(&["labels", "properties"]).await?;
     let labels = fields.texts("labels")?;
     let properties = typed(fields.map("properties")?.unwrap_or_default());
@@ -122,7 +122,7 @@ pub async fn create_node(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/nodes/{id}`
-pub async fn get_node(call: Call, access: Access) -> Result<Reply> {
+pub async fn get_node(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (id, conditions) = (call.path_number("id")?, conditions(&call)?);
     read(&call, access, move |tx| {
         tagged(&node_value(node(tx, id)?), conditions.as_ref())
@@ -131,7 +131,7 @@ pub async fn get_node(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `PATCH …/nodes/{id}`
-pub async fn patch_node(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn patch_node(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let properties = typed(call.object().await?);
     let id = call.path_number("id")?;
     let body = identifying(&call, || json::to_string(&properties.clone().into()))?;
@@ -148,7 +148,7 @@ pub async fn patch_node(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `DELETE …/nodes/{id}`
-pub async fn delete_node(call: Call, access: Access) -> Result<Reply> {
+pub async fn delete_node(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (id, detach) = (call.path_number("id")?, call.switch("detach")?);
     let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
@@ -160,7 +160,7 @@ pub async fn delete_node(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `PUT` and `DELETE …/nodes/{id}/labels/{label}`
-pub async fn change_label(call: Call, access: Access) -> Result<Reply> {
+pub async fn change_label(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (id, label) = (call.path_number("id")?, call.path_param("label").to_owned());
     let (add, conditions) = (call.route.method == "PUT", conditions(&call)?);
     write(&call, access, Role::Editor, b"", move |tx| {
@@ -221,7 +221,7 @@ impl Entity {
 }
 
 /// `GET …/properties`
-pub async fn properties(call: Call, access: Access) -> Result<Reply> {
+pub async fn properties(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (entity, conditions) = (Entity::of(&call)?, conditions(&call)?);
     read(&call, access, move |tx| {
         tagged(&entity.properties(tx)?.into(), conditions.as_ref())
@@ -230,7 +230,7 @@ pub async fn properties(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/properties/{name}`
-pub async fn get_property(call: Call, access: Access) -> Result<Reply> {
+pub async fn get_property(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (entity, name) = (Entity::of(&call)?, call.path_param("name").to_owned());
     let conditions = conditions(&call)?;
     read(&call, access, move |tx| {
@@ -243,7 +243,7 @@ pub async fn get_property(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `PUT …/properties/{name}`
-pub async fn put_property(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn put_property(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let value = typed_value(call.json().await?);
     let body = identifying(&call, || json::to_string(&value))?;
     let (entity, name) = (Entity::of(&call)?, call.path_param("name").to_owned());
@@ -263,7 +263,7 @@ pub async fn put_property(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `DELETE …/properties/{name}`
-pub async fn delete_property(call: Call, access: Access) -> Result<Reply> {
+pub async fn delete_property(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (entity, name) = (Entity::of(&call)?, call.path_param("name").to_owned());
     let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
@@ -290,7 +290,7 @@ fn direction(call: &Call) -> Result<Direction> {
 }
 
 /// `GET …/nodes/{id}/degree`
-pub async fn degree(call: Call, access: Access) -> Result<Reply> {
+pub async fn degree(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (id, direction, types) = (
         call.path_number("id")?,
         direction(&call)?,
@@ -315,7 +315,7 @@ pub async fn degree(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/nodes/{id}/neighbours`
-pub async fn neighbours(call: Call, mut access: Access) -> Result<Reply> {
+pub async fn neighbours(call: Call, mut access: DatabaseAccess) -> Result<Reply> {
     let (id, direction, limit) = (call.path_number("id")?, direction(&call)?, call.page()?);
     let skip: u64 = match call.param("cursor") {
         None => 0,
@@ -372,7 +372,7 @@ pub async fn neighbours(call: Call, mut access: Access) -> Result<Reply> {
 }
 
 /// `POST …/relationships`
-pub async fn create_relationship(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn create_relationship(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let mut fields = call
         .fields(&["type", "source", "target", "properties"])
         .await?;
@@ -408,7 +408,7 @@ pub async fn create_relationship(mut call: Call, access: Access) -> Result<Reply
 }
 
 /// `GET …/relationships/{id}`
-pub async fn get_relationship(call: Call, access: Access) -> Result<Reply> {
+pub async fn get_relationship(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (id, conditions) = (call.path_number("id")?, conditions(&call)?);
     read(&call, access, move |tx| {
         let value = relationship_value(relationship(tx, id)?);
@@ -418,7 +418,7 @@ pub async fn get_relationship(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `PATCH …/relationships/{id}`
-pub async fn patch_relationship(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn patch_relationship(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let properties = typed(call.object().await?);
     let id = call.path_number("id")?;
     let body = identifying(&call, || json::to_string(&properties.clone().into()))?;
@@ -436,7 +436,7 @@ pub async fn patch_relationship(mut call: Call, access: Access) -> Result<Reply>
 }
 
 /// `DELETE …/relationships/{id}`
-pub async fn delete_relationship(call: Call, access: Access) -> Result<Reply> {
+pub async fn delete_relationship(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (id, conditions) = (call.path_number("id")?, conditions(&call)?);
     write(&call, access, Role::Editor, b"", move |tx| {
         let now = relationship_value(relationship(tx, id)?);
@@ -448,7 +448,7 @@ pub async fn delete_relationship(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/relationship-types`
-pub async fn types(call: Call, access: Access) -> Result<Reply> {
+pub async fn types(call: Call, access: DatabaseAccess) -> Result<Reply> {
     read(&call, access, |tx| {
         let mut types: Vec<Value> = Vec::new();
         for (id, name) in tx.catalog().types() {
@@ -463,7 +463,7 @@ pub async fn types(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/labels`
-pub async fn labels(call: Call, access: Access) -> Result<Reply> {
+pub async fn labels(call: Call, access: DatabaseAccess) -> Result<Reply> {
     read(&call, access, |tx| {
         let mut labels: Vec<Value> = Vec::new();
         for (id, name) in tx.catalog().labels() {

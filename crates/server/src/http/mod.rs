@@ -34,6 +34,7 @@ mod riak;
 pub mod route;
 pub mod routes;
 mod rows;
+mod transaction_api;
 mod transfer;
 mod watching;
 
@@ -55,7 +56,7 @@ use self::{
     credentials::bearer,
     proxy::Origin,
     reply::{Content, Reply},
-    route::{Handler, Needs, Route},
+    route::{Handler, Route, RouteNeeds},
     routes::ROUTES,
 };
 use crate::{
@@ -64,6 +65,7 @@ use crate::{
     audit::{AuditDetails, Event},
     connections::Slot,
     core::Core,
+    hosts::{host_name, is_own_host},
     traces::Span,
 };
 
@@ -259,8 +261,8 @@ async fn admit(
     check_coding(&call)?;
     let needs = call.route.needs;
     let session = match needs {
-        Needs::Public => None,
-        Needs::Server(_) | Needs::Database(_) => {
+        RouteNeeds::Public => None,
+        RouteNeeds::Server(_) | RouteNeeds::Database(_) => {
             let bearer = bearer(&call.headers)?;
             let token = match bearer {
                 Some(token) => Some(token),
@@ -312,12 +314,12 @@ async fn admit(
     }
     match (call.route.handler, session, needs) {
         (Handler::Public(handler), None, _) => handler(call).await,
-        (Handler::Server(handler), Some(session), Needs::Server(role)) => {
+        (Handler::Server(handler), Some(session), RouteNeeds::Server(role)) => {
             let access = session.server(role)?;
             check_key(&call, false)?;
             handler(call, access).await
         }
-        (Handler::Database(handler), Some(session), Needs::Database(role)) => {
+        (Handler::Database(handler), Some(session), RouteNeeds::Database(role)) => {
             let name = call.path_param("db").to_owned();
             let transaction = match call.path_param("transaction") {
                 "" => call.header("isomer-transaction")?,
@@ -365,12 +367,10 @@ fn checked(path_params: PathParams) -> Result<RawPathParams> {
 /// Refuses requests of browsers under another host name (DNS rebinding) or from pages of other sites.
 fn check_host(call: &Call, uri: &Uri) -> Result<()> {
     let config = &call.core.config;
-    let host = asked_host(call, uri)?;
+    let host = requested_host(call, uri)?;
     let name = host_name(host).to_ascii_lowercase();
-    let own = matches!(name.as_str(), "localhost" | "127.0.0.1" | "[::1]")
-        || name == address_name(config.listen.ip());
-    let known = own || config.hosts.contains(&name);
-    if !known && (config.listen.ip().is_loopback() || !config.hosts.is_empty()) {
+    if !is_own_host(config, host) && (config.listen.ip().is_loopback() || !config.hosts.is_empty())
+    {
         return Err(ServerError::Misdirected(format!(
             "unknown host name `{name}`: add it to `hosts`, or use localhost"
         )));
@@ -400,7 +400,7 @@ fn check_coding(call: &Call) -> Result<()> {
 }
 
 /// The host of a request. With several, a proxy and the server could each use another one (RFC 9112, 3.2).
-fn asked_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
+fn requested_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
     let host = call.header(header::HOST)?.unwrap_or_default();
     if uri.authority().is_none_or(|target| target == host) {
         return Ok(host);
@@ -409,21 +409,6 @@ fn asked_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
         "the request names several hosts: its target and the field `Host` must have the same"
             .into(),
     ))
-}
-
-/// A host without its port.
-fn host_name(host: &str) -> &str {
-    if host.starts_with('[') {
-        return host.find(']').map_or(host, |end| &host[..=end]);
-    }
-    host.split(':').next().unwrap_or_default()
-}
-
-fn address_name(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
-    }
 }
 
 impl Route {

@@ -11,7 +11,7 @@ use ring::digest::{Context, SHA256};
 use super::reply::{JSON, Reply};
 use crate::{
     Result, ServerError,
-    access::{Access, Role, password::hex},
+    access::{DatabaseAccess, Role, password::hex},
 };
 
 /// The header field.
@@ -143,7 +143,7 @@ fn hash(parts: &[&[u8]]) -> String {
 
 /// Runs a write in a transaction and returns its answer; with a key, once.
 pub fn write(
-    access: &Access,
+    access: &DatabaseAccess,
     need: Role,
     once: Option<&Once>,
     mut work: impl FnMut(&WriteTransaction) -> Result<Answer>,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{
     call::Call,
     reply::Reply,
-    route::{BodyOf, Needs, Route},
+    route::{BodyOf, Route, RouteNeeds},
     routes::ROUTES,
 };
 use crate::Result;
@@ -100,7 +100,7 @@ fn operation(route: &Route) -> Json {
     if let Some(body) = body(route) {
         operation["requestBody"] = body;
     }
-    if route.needs != Needs::Public {
+    if route.needs != RouteNeeds::Public {
         operation["security"] = json!([{"token": []}]);
     }
     operation
@@ -167,12 +167,14 @@ fn id(route: &Route) -> String {
     id
 }
 
-fn needs(needs: Needs) -> String {
+fn needs(needs: RouteNeeds) -> String {
     match needs {
-        Needs::Public => "Requires no token.".into(),
-        Needs::Server(None) => "Requires a token.".into(),
-        Needs::Server(Some(role)) => format!("Requires the role {} on all databases.", role.name()),
-        Needs::Database(role) => format!("Requires the role {} on the database.", role.name()),
+        RouteNeeds::Public => "Requires no token.".into(),
+        RouteNeeds::Server(None) => "Requires a token.".into(),
+        RouteNeeds::Server(Some(role)) => {
+            format!("Requires the role {} on all databases.", role.name())
+        }
+        RouteNeeds::Database(role) => format!("Requires the role {} on the database.", role.name()),
     }
 }
 
@@ -240,7 +242,7 @@ fn param(route: &Route, name: &str) -> (Json, &'static str) {
 /// Header fields that a route uses.
 fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
     let mut heads = Vec::new();
-    let in_database = matches!(route.needs, Needs::Database(_))
+    let in_database = matches!(route.needs, RouteNeeds::Database(_))
         && !matches!(route.tag, "databases" | "transfer" | "changes");
     let on_its_own = route.path.ends_with("/file") && matches!(route.method, "GET" | "PUT");
     if in_database && !on_its_own && !route.path.contains("/tx") {

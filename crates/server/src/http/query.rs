@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{DatabaseAccess, Role},
     audit::AuditDetails,
     core::Core,
     sending::{Reserved, most_text_bytes},
@@ -115,7 +115,7 @@ pub(super) fn typed_value(value: Value) -> Value {
 }
 
 pub(super) fn options(
-    access: &mut Access,
+    access: &mut DatabaseAccess,
     asked: &QueryRequest,
     cancel: &CancelHandle,
 ) -> Result<QueryOptions> {
@@ -140,7 +140,7 @@ const LINES: &[&str] = &[
 ];
 
 /// `POST …/query`
-pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
+pub async fn query(mut call: Call, mut access: DatabaseAccess) -> Result<Reply> {
     let key = call.header(once::KEY)?.map(str::to_owned);
     let asked = read_request(&mut call, FIELDS).await?;
     let cancel = CancelHandle::new();
@@ -172,7 +172,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
 /// A query that was admitted and parsed, before it runs.
 struct QueryWork {
     core: Arc<Core>,
-    access: Access,
+    access: DatabaseAccess,
     asked: QueryRequest,
     options: QueryOptions,
     cancel: CancelHandle,
@@ -527,7 +527,7 @@ impl Source for Rows {
 }
 
 /// `POST …/tx`
-pub async fn begin(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn begin(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let read_only = call
         .optional_fields(&["read_only"])
         .await?
@@ -557,11 +557,11 @@ pub async fn begin(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `POST …/tx/{transaction}/query`
-pub async fn query_in(call: Call, access: Access) -> Result<Reply> {
+pub async fn query_in(call: Call, access: DatabaseAccess) -> Result<Reply> {
     query(call, access).await
 }
 
-fn the_open(access: &Access) -> Result<Arc<crate::open::OpenTransaction>> {
+fn the_open(access: &DatabaseAccess) -> Result<Arc<crate::open::OpenTransaction>> {
     access
         .open()
         .cloned()
@@ -569,7 +569,7 @@ fn the_open(access: &Access) -> Result<Arc<crate::open::OpenTransaction>> {
 }
 
 /// `GET …/tx/{transaction}`
-pub async fn transaction_status(_call: Call, access: Access) -> Result<Reply> {
+pub async fn transaction_status(_call: Call, access: DatabaseAccess) -> Result<Reply> {
     let open = the_open(&access)?;
     Reply::object(params! {
         "transaction" => open.id(),
@@ -578,7 +578,7 @@ pub async fn transaction_status(_call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `POST …/tx/{transaction}/commit`
-pub async fn commit(call: Call, access: Access) -> Result<Reply> {
+pub async fn commit(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let core = call.core.clone();
     let class = the_open(&access)?.class();
     call.audit(|details| details.class = Some(class));
@@ -591,7 +591,7 @@ pub async fn commit(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `DELETE …/tx/{transaction}`
-pub async fn rollback(call: Call, access: Access) -> Result<Reply> {
+pub async fn rollback(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let (core, open) = (call.core.clone(), the_open(&access)?);
     core.clone()
         .blocking(move || core.open.rollback(&open).map(|()| Reply::done()))

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{DatabaseAccess, Role, Session},
     bolt::{self, Failure},
     slow,
     use_clause::UseClause,
@@ -46,9 +46,7 @@ pub async fn query(mut call: Call) -> Result<Reply> {
 
 /// An error in the form of this interface.
 fn failure(error: &ServerError) -> Result<Reply> {
-    let Failure { code, message, .. } = Failure::of(error);
-    let one = params! { "code" => code, "message" => message };
-    let body = params! { "errors" => vec![Value::from(one)] };
+    let body = params! { "errors" => vec![failure_value(error)] };
     let status = reply::status(error);
     let reply = Reply::value_with(status, &body.into())?;
     Ok(match status {
@@ -59,8 +57,24 @@ fn failure(error: &ServerError) -> Result<Reply> {
     })
 }
 
+/// Neo4j's code of an error, and its message.
+pub(super) fn failure_value(error: &ServerError) -> Value {
+    let Failure { code, message, .. } = Failure::of(error);
+    params! { "code" => code, "message" => message }.into()
+}
+
+/// Authenticates a request by its header `Authorization`.
+pub(super) async fn admit(call: &mut Call) -> Result<Session> {
+    let credential = bolt::authenticate(&call.core, call.from, &credentials(call)?).await?;
+    let principal = call.core.principal(&credential)?;
+    call.audit(|details| details.user = Some(principal.name.to_string()));
+    let session = call.core.admit(principal, call.from)?;
+    call.sent = Some(session.body().clone());
+    Ok(session)
+}
+
 /// A parsed request.
-struct Asked {
+struct QueryRequest {
     statement: String,
     parameters: Map,
     with_counters: bool,
@@ -69,11 +83,8 @@ struct Asked {
 }
 
 async fn run(call: &mut Call) -> Result<Reply> {
-    let credential = bolt::authenticate(&call.core, call.from, &credentials(call)?).await?;
-    let principal = call.core.principal(&credential)?;
-    call.audit(|details| details.user = Some(principal.name.to_string()));
-    let session = call.core.admit(principal.clone(), call.from)?;
-    call.sent = Some(session.body().clone());
+    let session = admit(call).await?;
+    let principal = session.principal().clone();
     let mut asked = read(call).await?;
     let mut name = call.core.resolve(call.path_param("db"), &principal);
     if let Some(clause) = UseClause::of(&asked.statement) {
@@ -126,7 +137,7 @@ fn credentials(call: &Call) -> Result<Map> {
     Ok(params! { "scheme" => "basic", "principal" => name, "credentials" => password })
 }
 
-async fn read(call: &mut Call) -> Result<Asked> {
+async fn read(call: &mut Call) -> Result<QueryRequest> {
     let mut fields = call.fields(FIELDS).await?;
     if fields.text("impersonatedUser")?.is_some() {
         return Err(ServerError::Denied(
@@ -151,7 +162,7 @@ async fn read(call: &mut Call) -> Result<Asked> {
     };
     // One server has one order of commits: the version of a bookmark has been committed.
     fields.take("bookmarks");
-    Ok(Asked {
+    Ok(QueryRequest {
         statement: fields.needed_text("statement")?,
         parameters: fields.map("parameters")?.unwrap_or_default(),
         with_counters: fields.switch("includeCounters")?,
@@ -160,7 +171,7 @@ async fn read(call: &mut Call) -> Result<Asked> {
     })
 }
 
-fn answer(access: &Access, asked: &Asked, result: &QueryResult) -> Result<Reply> {
+fn answer(access: &DatabaseAccess, asked: &QueryRequest, result: &QueryResult) -> Result<Reply> {
     let database = access.identity()?;
     let fields: Value = result
         .columns()
@@ -207,18 +218,41 @@ fn counters(result: &QueryResult) -> Value {
     .into()
 }
 
+/// All counters, under the names of the older interface.
+pub(super) fn stats(result: &QueryResult) -> Value {
+    let counters = result.counters();
+    let number = |count: u64| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
+    params! {
+        "contains_updates" => !counters.is_empty(),
+        "nodes_created" => number(counters.nodes_created),
+        "nodes_deleted" => number(counters.nodes_deleted),
+        "properties_set" => number(counters.properties_set),
+        "relationships_created" => number(counters.relationships_created),
+        "relationship_deleted" => number(counters.relationships_deleted),
+        "labels_added" => number(counters.labels_added),
+        "labels_removed" => number(counters.labels_removed),
+        "indexes_added" => number(counters.indexes_added),
+        "indexes_removed" => number(counters.indexes_removed),
+        "constraints_added" => number(counters.constraints_added),
+        "constraints_removed" => number(counters.constraints_removed),
+        "contains_system_updates" => false,
+        "system_updates" => 0_i64,
+    }
+    .into()
+}
+
 /// A value as JSON. Values are nested at most as deep as the language allows, so this may recurse.
-fn plain(value: &Value, database: DatabaseId) -> Value {
+pub(super) fn plain(value: &Value, database: DatabaseId) -> Value {
     match value {
         Value::List(items) => items.iter().map(|item| plain(item, database)).collect(),
-        Value::Map(map) => plain_map(map, database),
+        Value::Map(map) => json_values(map, database).into(),
         Value::Node(node) => {
             let content = node.content.clone().unwrap_or_default();
             let labels: Value = content.labels.iter().cloned().map(Value::String).collect();
             params! {
                 "elementId" => node_id(node.id, database),
                 "labels" => labels,
-                "properties" => plain_map(&content.properties, database),
+                "properties" => json_values(&content.properties, database),
             }
             .into()
         }
@@ -229,7 +263,7 @@ fn plain(value: &Value, database: DatabaseId) -> Value {
                 "startNodeElementId" => node_id(relationship.source, database),
                 "endNodeElementId" => node_id(relationship.target, database),
                 "type" => Value::String(content.type_name.clone()),
-                "properties" => plain_map(&content.properties, database),
+                "properties" => json_values(&content.properties, database),
             }
             .into()
         }
@@ -254,10 +288,10 @@ fn plain(value: &Value, database: DatabaseId) -> Value {
     }
 }
 
-fn plain_map(map: &Map, database: DatabaseId) -> Value {
+pub(super) fn json_values(map: &Map, database: DatabaseId) -> Map {
     let entries = map.iter();
     let plain = entries.map(|(name, value)| (name.clone(), plain(value, database)));
-    Map::from_iter(plain).into()
+    Map::from_iter(plain)
 }
 
 fn json_float(number: f64) -> &'static str {
@@ -278,7 +312,7 @@ fn relationship_id(id: RelId, database: DatabaseId) -> Value {
     element_id(Element::Relationship, id.0, database)
 }
 
-fn element_id(element: Element, number: u64, database: DatabaseId) -> Value {
+pub(super) fn element_id(element: Element, number: u64, database: DatabaseId) -> Value {
     database.element_id(element, number).as_str().into()
 }
 

@@ -5,10 +5,10 @@ use isomer_db::{Value, internals::LayerResult as _, jiff::Timestamp, params};
 use isomer_sync::{NO_REPLICA, report};
 
 use super::{call::Call, reply::Reply};
-use crate::{Result, ServerError, access::Access};
+use crate::{Result, ServerError, access::DatabaseAccess};
 
 /// `POST …/replication`
-pub async fn exchange(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn exchange(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
             "replicas exchange whole transactions: omit Isomer-Transaction".into(),
@@ -35,12 +35,12 @@ pub async fn exchange(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/replication`
-pub async fn status(call: Call, access: Access) -> Result<Reply> {
+pub async fn status(call: Call, access: DatabaseAccess) -> Result<Reply> {
     call.core.blocking(move || reported(&access)).await
 }
 
 /// `PUT …/replication/clock`
-pub async fn accept_clock(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn accept_clock(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let mut fields = call.fields(&["accept_until"]).await?;
     let until = fields.text("accept_until")?;
     let until = until.map(|text| {
@@ -63,7 +63,7 @@ pub async fn accept_clock(mut call: Call, access: Access) -> Result<Reply> {
     call.core.blocking(accept).await
 }
 
-fn reported(access: &Access) -> Result<Reply> {
+fn reported(access: &DatabaseAccess) -> Result<Reply> {
     let found = report(&access.store()?).map_err(|error| match error {
         isomer_sync::SyncError::Here(error) => error.into(),
         error => ServerError::Internal(error.to_string()),

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::Access,
+    access::DatabaseAccess,
     core::{Core, FeedSlot},
     feed::Newest,
     sending::{Reserved, bytes_with},
@@ -49,7 +49,7 @@ const MAX_PAUSE_MS: u64 = 60_000;
 const MAX_QUERY_BYTES: usize = 256 << 10;
 
 /// `POST …/changes`
-pub async fn results(mut call: Call, mut access: Access) -> Result<Reply> {
+pub async fn results(mut call: Call, mut access: DatabaseAccess) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
             "an open transaction sees one version: omit `Isomer-Transaction`".into(),
@@ -142,7 +142,7 @@ impl Pacing {
 /// A query and its subscriber.
 struct Following {
     core: Arc<Core>,
-    access: Access,
+    access: DatabaseAccess,
     credentials: RequestCredentials,
     asked: QueryRequest,
     reads: Reads,

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{DatabaseAccess, Role},
 };
 
 /// The field of a value.
@@ -120,7 +120,7 @@ fn value_json(kind: Type, fetched: isomer_db::Fetched) -> Result<String> {
 }
 
 /// `GET …/riak/types/{datatype}/buckets/{bucket}/datatypes/{key}`
-pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
+pub async fn fetch(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let kind = Type::of_buckets(call.path_param("datatype"))?;
     let (label, key) = (
         call.path_param("bucket").to_owned(),
@@ -149,7 +149,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `POST …/riak/types/{datatype}/buckets/{bucket}/datatypes/{key}`
-pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn update(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let kind = Type::of_buckets(call.path_param("datatype"))?;
     let returned = call.switch("returnbody")?;
     let body = call.json().await?;
@@ -174,7 +174,8 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
             collection.insert(&params! { "_key" => key.as_str() })?;
         }
         let field = collection.field(key.as_str(), &FIELD)?;
-        field.update_with(&update, context.as_ref())?;
+        let field = field.with_context(context.clone());
+        field.update(&update)?;
         if !returned {
             return Ok(Answer::done());
         }

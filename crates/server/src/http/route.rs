@@ -5,12 +5,12 @@ use std::{future::Future, pin::Pin};
 use super::{call::Call, reply::Reply};
 use crate::{
     Result,
-    access::{Access, Role, ServerAccess},
+    access::{DatabaseAccess, Role, ServerAccess},
 };
 
 /// What a route requires of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
+pub enum RouteNeeds {
     /// Nothing: it reveals nothing about users and data, or checks by itself.
     Public,
     /// Authentication, or a role on all databases.
@@ -19,7 +19,7 @@ pub enum Needs {
     Database(Role),
 }
 
-impl Needs {
+impl RouteNeeds {
     /// The class of a request, for the audit log.
     pub fn class(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ type Answering = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 pub(super) enum Handler {
     Public(fn(Call) -> Answering),
     Server(fn(Call, ServerAccess) -> Answering),
-    Database(fn(Call, Access) -> Answering),
+    Database(fn(Call, DatabaseAccess) -> Answering),
 }
 
 /// A route.
@@ -58,7 +58,7 @@ pub struct Route {
     /// The path, with parameters in braces.
     pub path: &'static str,
     /// What it requires.
-    pub needs: Needs,
+    pub needs: RouteNeeds,
     /// Its section in the description.
     pub tag: &'static str,
     /// What it does.

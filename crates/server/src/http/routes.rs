@@ -3,8 +3,8 @@
 use super::{
     admin, backups, changes, console, data, fields, files, graph, openapi, query, query_api,
     replicate, results, riak,
-    route::{BodyOf, Handler, Needs, Route},
-    transfer, watching,
+    route::{BodyOf, Handler, Route, RouteNeeds},
+    transaction_api, transfer, watching,
 };
 use crate::access::Role;
 
@@ -31,7 +31,7 @@ macro_rules! route {
         Route {
             method: $method,
             path: $path,
-            needs: Needs::Public,
+            needs: RouteNeeds::Public,
             tag: $tag,
             summary: $summary,
             params: $params,
@@ -45,7 +45,7 @@ macro_rules! route {
         Route {
             method: $method,
             path: $path,
-            needs: Needs::$kind($needs),
+            needs: RouteNeeds::$kind($needs),
             tag: $tag,
             summary: $summary,
             params: $params,
@@ -96,6 +96,11 @@ pub static ROUTES: &[Route] = &[
     route!("DELETE" "/v1/databases/{db}/backups/{backup}", Database(Role::Admin), backups::remove, "databases", "Removes all backups of a name, or a copy", "", BodyOf::Nothing, &[(204, "")]),
     route!("POST" "/v1/databases/{db}/query", Database(Role::Reader), query::query, "queries", "Runs a query; returns JSON, or lines with `Accept: application/jsonl`, or as columns with `Accept: application/vnd.apache.arrow.stream`", "", BodyOf::Schema("Query"), &[(200, "Result")]),
     route!("POST" "/db/{db}/query/v2", Public, query_api::query, "neo4j", "Neo4j's Query API: runs a query; with a name and password (Basic) or a token", "", BodyOf::Schema("Object"), &[(202, "Object")]),
+    route!("POST" "/db/{db}/tx/commit", Public, transaction_api::run_and_commit, "neo4j", "Neo4j's older interface: runs statements in a transaction and commits", "", BodyOf::Optional("Object"), &[(200, "Object")]),
+    route!("POST" "/db/{db}/tx", Public, transaction_api::run, "neo4j", "Neo4j's older interface: begins a transaction, which stays open, and runs statements", "", BodyOf::Optional("Object"), &[(201, "Object")]),
+    route!("POST" "/db/{db}/tx/{transaction}", Public, transaction_api::run, "neo4j", "Neo4j's older interface: runs statements in a transaction", "", BodyOf::Optional("Object"), &[(200, "Object")]),
+    route!("POST" "/db/{db}/tx/{transaction}/commit", Public, transaction_api::run_and_commit, "neo4j", "Neo4j's older interface: runs statements in a transaction and commits", "", BodyOf::Optional("Object"), &[(200, "Object")]),
+    route!("DELETE" "/db/{db}/tx/{transaction}", Public, transaction_api::rollback, "neo4j", "Neo4j's older interface: rolls a transaction back", "", BodyOf::Nothing, &[(200, "Object")]),
     route!("POST" "/v1/databases/{db}/tx", Database(Role::Reader), query::begin, "queries", "Begins a transaction that stays open between requests", "", BodyOf::Optional("Begin"), &[(201, "Transaction")]),
     route!("GET" "/v1/databases/{db}/tx/{transaction}", Database(Role::Reader), query::transaction_status, "queries", "The remaining time of a transaction; using it prolongs it", "", BodyOf::Nothing, &[(200, "Transaction")]),
     route!("POST" "/v1/databases/{db}/tx/{transaction}/query", Database(Role::Reader), query::query_in, "queries", "Runs a query in a transaction", "", BodyOf::Schema("Query"), &[(200, "Result")]),

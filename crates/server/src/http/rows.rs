@@ -9,7 +9,7 @@ use std::{
 use isomer_db::{CancelHandle, ErrorKind, Row, RowStream};
 
 use super::{call::StopOnDrop, lines::Limit, outcome::Outcome};
-use crate::{Result, ServerError, access::Access, core::Core, slow, traces::Span};
+use crate::{Result, ServerError, access::DatabaseAccess, core::Core, slow, traces::Span};
 
 /// A stream of rows, within the running time of its query.
 pub(super) struct RowSource {
@@ -139,7 +139,7 @@ impl Drop for RowSource {
 /// What the slow-query log needs.
 pub(super) struct Slow {
     pub(super) core: Arc<Core>,
-    pub(super) access: Access,
+    pub(super) access: DatabaseAccess,
     pub(super) text: String,
 }
 

@@ -30,7 +30,7 @@ use super::{
     lines::{self, Source},
     reply::{JSON_LINES, Reply, takes_gzip},
 };
-use crate::{Result, ServerError, access::Access, sending::Reserved};
+use crate::{Result, ServerError, access::DatabaseAccess, sending::Reserved};
 
 /// Records per read, and stored bytes of them.
 const BATCH: usize = 500;
@@ -41,7 +41,7 @@ const MIN_BYTES_PER_SECOND: u64 = 64 << 10;
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// `GET …/export/nodes`
-pub async fn export_nodes(call: Call, access: Access) -> Result<Reply> {
+pub async fn export_nodes(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let label = call.param("label").unwrap_or_default().to_owned();
     export(&call, access, move |tx| {
         match tx.catalog().label_id(&label) {
@@ -53,7 +53,7 @@ pub async fn export_nodes(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `GET …/export/relationships`
-pub async fn export_relationships(call: Call, access: Access) -> Result<Reply> {
+pub async fn export_relationships(call: Call, access: DatabaseAccess) -> Result<Reply> {
     let name = call.param("type").unwrap_or_default().to_owned();
     let ends = ["from", "to"].map(|end| call.param(end).map(str::to_owned));
     export(&call, access, move |tx| {
@@ -82,7 +82,7 @@ pub async fn export_relationships(call: Call, access: Access) -> Result<Reply> {
 
 async fn export(
     call: &Call,
-    access: Access,
+    access: DatabaseAccess,
     what: impl FnOnce(&ReadTransaction) -> Result<Scope> + Send + 'static,
 ) -> Result<Reply> {
     if access.open().is_some() {
@@ -189,7 +189,7 @@ struct Export {
     transaction: WriteTransaction,
     after: Option<u64>,
     plain: bool,
-    _access: Access,
+    _access: DatabaseAccess,
 }
 
 impl Source for Export {
@@ -308,7 +308,7 @@ fn take_labels(row: u64, label: &str, properties: &mut Map) -> Result<(), DataEr
 }
 
 /// `POST …/import/nodes`
-pub async fn import_nodes(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn import_nodes(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let label = call.param("label").unwrap_or_default().to_owned();
     let key = call.param("key").unwrap_or("_key").to_owned();
     let own = label.clone();
@@ -332,7 +332,7 @@ pub async fn import_nodes(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// `POST …/import/relationships`
-pub async fn import_relationships(mut call: Call, access: Access) -> Result<Reply> {
+pub async fn import_relationships(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let text = |name| call.param(name).unwrap_or_default().to_owned();
     let (rel_type, from, to) = (text("type"), text("from"), text("to"));
     import(&mut call, access, move |access, lines| {
@@ -363,9 +363,9 @@ pub async fn import_relationships(mut call: Call, access: Access) -> Result<Repl
 
 async fn import(
     call: &mut Call,
-    access: Access,
+    access: DatabaseAccess,
     load: impl FnOnce(
-        &Access,
+        &DatabaseAccess,
         &mut dyn Iterator<Item = Result<(u64, Map), DataError>>,
     ) -> Result<BulkOutcome>
     + Send

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use isomer_db::{Database, RestoreOptions};
+use isomer_db::Database;
 use isomer_testkit::poll;
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ fn backups_made_during_writes_are_restored_elsewhere() {
 
     let folder = server.folder.path().join("backups/shop/nightly");
     let all = server.folder.path().join("elsewhere");
-    Database::restore(&folder, &all, &RestoreOptions::new()).unwrap();
+    Database::restore(&folder, &all).run().unwrap();
     let restored = Database::open(&all).unwrap();
     let there = content(|query| {
         let rows = restored.query(query).unwrap();

@@ -9,7 +9,7 @@ use std::{
 use isomer_db::{Map, Point, Value, params};
 use isomer_server::{
     access::Role,
-    bolt::{MESSAGES, Needs},
+    bolt::{MESSAGES, MessageNeeds},
 };
 use isomer_testkit::poll;
 use isomer_value::Crs;
@@ -64,7 +64,10 @@ fn every_message_is_refused_to_every_role_without_the_right() {
             Some(role) => format!("{{\"people\":\"{}\"}}", role.name()),
         };
         server.user(&name, &rights);
-        for kind in MESSAGES.iter().filter(|kind| kind.needs == Needs::Database) {
+        for kind in MESSAGES
+            .iter()
+            .filter(|kind| kind.needs == MessageNeeds::Database)
+        {
             for database in ["people", "other", "nowhere", "../people", "*", "system"] {
                 let mut driver = Driver::of(&server, &name);
                 let answer = driver.ask(kind.tag, &fields(kind.tag, database));
@@ -80,14 +83,17 @@ fn every_message_is_refused_to_every_role_without_the_right() {
         }
     }
     // Unauthenticated clients are refused, and what was not opened cannot be used.
-    for kind in MESSAGES.iter().filter(|kind| kind.needs != Needs::Public) {
+    for kind in MESSAGES
+        .iter()
+        .filter(|kind| kind.needs != MessageNeeds::Public)
+    {
         for logged_in in [false, true] {
             let mut driver = if logged_in {
                 Driver::of(&server, "only-admin")
             } else {
                 Driver::greeted(&server)
             };
-            if logged_in && kind.needs != Needs::Opened {
+            if logged_in && kind.needs != MessageNeeds::Opened {
                 continue;
             }
             let answer = driver.ask(kind.tag, &fields(kind.tag, "people"));

@@ -13,9 +13,9 @@ use crate::{
 };
 
 /// Statements that Neo4j accepts and this server does. A statement more is a success: raise the number.
-const ACCEPTED: usize = 98;
+const ACCEPTED: usize = 100;
 /// Those of them whose columns have the same names in the same order. `YIELD *` of indexes and constraints has more.
-const SAME_COLUMNS: usize = 96;
+const SAME_COLUMNS: usize = 98;
 
 /// A line of the list.
 struct Statement {
@@ -145,6 +145,12 @@ fn the_server_lists_its_databases_users_and_settings() {
             true.into()
         ]]
     );
+    // A condition may use the name before `AS`, which `RETURN *` does not return.
+    let renamed = "SHOW PROCEDURES YIELD name AS procedure ORDER BY procedure DESC WHERE name STARTS WITH 'db.p' RETURN *";
+    assert_eq!(
+        rows(&mut reader, "people", renamed),
+        [[text("db.propertyKeys")], [text("db.ping")]]
+    );
     let current = "SHOW CURRENT USER YIELD user, roles, home";
     let roles: Value = vec![text("reader on people")].into();
     assert_eq!(
@@ -205,6 +211,85 @@ fn neo4j_is_the_default_database_and_system_has_no_data() {
     );
     admin.reset();
     assert_eq!(rows(&mut admin, "system", count), [[Value::Int(0)]]);
+}
+
+/// Administrators of the server manage users and databases in statements; other users cannot.
+#[test]
+fn users_and_databases_are_administered_in_statements() {
+    let server = Server::new();
+    server.user("ada", "{\"people\":\"admin\"}");
+    let mut admin = Driver::of(&server, "admin");
+    let password = crate::support::PASSWORD;
+    let create = format!("CREATE USER bob SET PASSWORD '{password}' CHANGE NOT REQUIRED");
+    let named = || params! { "db" => "system" };
+    rows(&mut admin, "system", &create);
+    let twice = admin.run(&create, named()).1;
+    assert_ne!(twice.code(), "success", "bob already exists");
+    admin.reset();
+    rows(
+        &mut admin,
+        "people",
+        &create.replace("bob", "bob IF NOT EXISTS"),
+    );
+    let names = "SHOW USERS YIELD user ORDER BY user RETURN collect(user) AS users";
+    let listed =
+        |users: &[&str]| -> Value { users.iter().map(|user| Value::from(*user)).collect() };
+    assert_eq!(
+        rows(&mut admin, "system", names),
+        [[listed(&["ada", "admin", "bob"])]]
+    );
+    // A new user can log in, and has no rights.
+    let mut bob = Driver::of(&server, "bob");
+    let read = bob.run("RETURN 1", params! { "db" => "people" }).1;
+    assert_eq!(read.code(), "Neo.ClientError.Security.Forbidden");
+    // Neither has the administrator of one database, nor may a transaction show the password.
+    let mut ada = Driver::of(&server, "ada");
+    for statement in [
+        "DROP USER bob",
+        "CREATE DATABASE other2",
+        create.replace("bob", "eve").as_str(),
+    ] {
+        let refused = ada.run(statement, params! { "db" => "people" }).1;
+        assert_eq!(
+            refused.code(),
+            "Neo.ClientError.Security.Forbidden",
+            "{statement}"
+        );
+        ada.reset();
+    }
+    let changed = admin.run_with(
+        "ALTER USER bob SET PASSWORD $password",
+        params! { "password" => "another password" },
+        named(),
+    );
+    assert_eq!(changed.1.code(), "success", "{:?}", changed.1);
+    rows(&mut admin, "system", "DROP USER bob");
+    rows(&mut admin, "system", "DROP USER bob IF EXISTS");
+    assert_eq!(
+        rows(&mut admin, "system", names),
+        [[listed(&["ada", "admin"])]]
+    );
+    rows(
+        &mut admin,
+        "system",
+        "CREATE DATABASE fresh IF NOT EXISTS WAIT",
+    );
+    rows(&mut admin, "system", "CREATE DATABASE fresh IF NOT EXISTS");
+    rows(&mut admin, "fresh", "CREATE (:A)");
+    let databases = "SHOW DATABASES YIELD name WHERE name = 'fresh' RETURN count(*) AS n";
+    assert_eq!(rows(&mut admin, "system", databases), [[Value::Int(1)]]);
+    rows(&mut admin, "system", "DROP DATABASE fresh");
+    assert_eq!(rows(&mut admin, "system", databases), [[Value::Int(0)]]);
+    for statement in [
+        "DROP DATABASE fresh",
+        "USE people DROP DATABASE people",
+        "ALTER CURRENT USER SET PASSWORD FROM 'a' TO 'b'",
+        "CREATE USER x SET PASSWORD 'abcabcabc' CHANGE REQUIRED",
+    ] {
+        let refused = admin.run(statement, named()).1;
+        assert_ne!(refused.code(), "success", "{statement}");
+        admin.reset();
+    }
 }
 
 /// Every user has access to `system` for reading, by every route: a route that writes or administers is refused.

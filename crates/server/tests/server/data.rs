@@ -802,7 +802,8 @@ fn a_feed_that_is_too_slow_is_notified_and_ended() {
         // It is not sent before it is durable.
         let tx = server.people.begin().unwrap();
         tx.bucket("b").put("k", 1).unwrap();
-        tx.commit_with(isomer_db::Durability::Buffered).unwrap();
+        tx.set_durability(isomer_db::Durability::Buffered);
+        tx.commit().unwrap();
         let store = server.people.store().unwrap();
         store.engine().trim_stream(u64::MAX).unwrap();
     });

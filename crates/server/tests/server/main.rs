@@ -4,6 +4,7 @@ mod abuse;
 mod backups;
 mod bolt;
 mod bolt_abuse;
+mod bolt_websocket;
 mod compat_statements;
 mod conditions;
 mod data;
@@ -23,3 +24,4 @@ mod support;
 mod timeouts;
 #[cfg(feature = "otel")]
 mod traces;
+mod transaction_api;

@@ -7,7 +7,7 @@ use isomer_db::{
         data::{Access, DataStore},
     },
 };
-use isomer_sync::{ErrorKind, Exchanged, Remote, RemoteOptions, Result, exchange};
+use isomer_sync::{ErrorKind, ExchangeReport, Remote, RemoteOptions, Result, exchange};
 
 use crate::support::Server;
 
@@ -21,12 +21,12 @@ fn replica() -> (Database, DataStore) {
     (database, store)
 }
 
-fn with(url: &str, options: RemoteOptions, store: &DataStore) -> Result<Exchanged> {
+fn with(url: &str, options: RemoteOptions, store: &DataStore) -> Result<ExchangeReport> {
     let mut peer = Remote::new(url, options)?;
     exchange(store, &mut peer, &mut |_| ())
 }
 
-fn plain(server: &Server, token: &str, store: &DataStore) -> Result<Exchanged> {
+fn plain(server: &Server, token: &str, store: &DataStore) -> Result<ExchangeReport> {
     let url = format!("http://{}/people", server.address());
     let options = RemoteOptions {
         token: Some(token.to_owned()),

@@ -3,7 +3,7 @@
 use isomer_server::{
     access::Role,
     http::{
-        route::{BodyOf, Needs, Route},
+        route::{BodyOf, Route, RouteNeeds},
         routes::ROUTES,
     },
 };
@@ -113,12 +113,12 @@ fn every_route_is_refused_to_every_role_without_the_right() {
                 token = server.login(&name);
             }
             match route.needs {
-                Needs::Public => assert_ne!(own_kind, "Denied", "{context}"),
-                Needs::Server(None) => assert_ne!(own, 401, "{context}"),
-                Needs::Server(Some(_)) => {
+                RouteNeeds::Public => assert_ne!(own_kind, "Denied", "{context}"),
+                RouteNeeds::Server(None) => assert_ne!(own, 401, "{context}"),
+                RouteNeeds::Server(Some(_)) => {
                     assert_eq!((own, own_kind.as_str()), (403, "Denied"), "{context}")
                 }
-                Needs::Database(need) => {
+                RouteNeeds::Database(need) => {
                     let allowed = role >= Some(need);
                     assert_eq!(
                         own_kind == "Denied",
@@ -139,7 +139,7 @@ fn every_route_is_refused_to_every_role_without_the_right() {
                     }
                 }
             }
-            if route.needs != Needs::Public {
+            if route.needs != RouteNeeds::Public {
                 for anonymous in ["", "isomer_00_00", "x"] {
                     let (status, kind) = call(&server, anonymous, route, "people");
                     assert_eq!(
@@ -153,7 +153,7 @@ fn every_route_is_refused_to_every_role_without_the_right() {
         }
     }
     for route in ROUTES {
-        if let Needs::Server(Some(need)) = route.needs {
+        if let RouteNeeds::Server(Some(need)) = route.needs {
             for (role, token) in &everywhere {
                 let (_, kind) = call(&server, token, route, "people");
                 assert_eq!(

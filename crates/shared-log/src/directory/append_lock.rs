@@ -23,7 +23,7 @@ use std::{
 use isomer_vfs::{LockFile, LockMode};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{page::Page, process_lock::wait, random::random};
+use super::{page::Page, process_lock::wait, random::random, tail::TailWriter};
 use crate::Position;
 
 /// So many records that a process appends without others in between make it favoured.
@@ -38,7 +38,14 @@ pub(super) struct AppendLock {
     favoured: LockFile,
     /// Identifies this handle in the page; not 0.
     own: u64,
-    threads: Mutex<Use>,
+    threads: Mutex<LockedState>,
+}
+
+/// What the thread has that has the lock.
+#[derive(Debug)]
+struct LockedState {
+    uses: Use,
+    tail: TailWriter,
 }
 
 /// How this handle has used the lock.
@@ -56,18 +63,19 @@ struct Use {
 pub(super) struct AppendGuard<'a> {
     lock: &'a AppendLock,
     page: &'a Page,
-    uses: MutexGuard<'a, Use>,
+    held: MutexGuard<'a, LockedState>,
     by_favour: bool,
 }
 
 impl AppendLock {
-    /// `all` is the file `page`, `favoured` the file of that name.
-    pub(super) fn new(all: LockFile, favoured: LockFile) -> Self {
+    /// `all` is the file `page`, `favoured` the file of that name; `tail` is for the thread that has the lock.
+    pub(super) fn new(all: LockFile, favoured: LockFile, tail: TailWriter) -> Self {
+        let uses = Use::default();
         Self {
             all,
             favoured,
             own: random().max(1),
-            threads: Mutex::default(),
+            threads: Mutex::new(LockedState { uses, tail }),
         }
     }
 
@@ -77,23 +85,23 @@ impl AppendLock {
         page: &'a Page,
         time: Duration,
     ) -> io::Result<Option<AppendGuard<'a>>> {
-        let uses = self.threads.try_lock();
-        let Some(mut uses) = uses.or_else(|| self.threads.try_lock_for(time)) else {
+        let held = self.threads.try_lock();
+        let Some(mut held) = held.or_else(|| self.threads.try_lock_for(time)) else {
             return Ok(None);
         };
-        if uses.is_favoured {
+        if held.uses.is_favoured {
             page.set_busy(true);
             if page.favoured() == self.own {
                 return Ok(Some(AppendGuard {
                     lock: self,
                     page,
-                    uses,
+                    held,
                     by_favour: true,
                 }));
             }
             page.set_busy(false);
             page.released().ring();
-            *uses = Use::default();
+            held.uses = Use::default();
             self.favoured.unlock()?;
         }
         let until = Instant::now() + time;
@@ -104,7 +112,7 @@ impl AppendLock {
         let guard = AppendGuard {
             lock: self,
             page,
-            uses,
+            held,
             by_favour: false,
         };
         page.set_favoured(0);
@@ -129,13 +137,19 @@ impl AppendLock {
 }
 
 impl AppendGuard<'_> {
+    /// Writes frames.
+    pub(super) fn tail(&mut self) -> &mut TailWriter {
+        &mut self.held.tail
+    }
+
     /// Notes that the records from `from` on, below `end`, were appended.
     pub(super) fn note_appended(&mut self, from: Position, end: Position) {
-        self.uses.alone = match self.uses.end == from {
-            true => self.uses.alone.saturating_add(1),
+        let uses = &mut self.held.uses;
+        uses.alone = match uses.end == from {
+            true => uses.alone.saturating_add(1),
             false => 0,
         };
-        self.uses.end = end;
+        uses.end = end;
     }
 }
 
@@ -149,12 +163,12 @@ impl Drop for AppendGuard<'_> {
             }
             return;
         }
-        if self.uses.alone >= ALONE_RECORDS
+        if self.held.uses.alone >= ALONE_RECORDS
             && !page.is_busy()
             && lock.favoured.try_lock(LockMode::Exclusive).unwrap_or(false)
         {
             page.set_favoured(lock.own);
-            self.uses.is_favoured = true;
+            self.held.uses.is_favoured = true;
         }
         // Unlocking an open file does not fail; otherwise the end of the process unlocks it.
         let _ = lock.all.unlock();

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{self, AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use isomer_vfs::{Disk, LockFile, LockMode, OpenMode, SharedPage, sync_above};
 
 use super::{
     append_lock::{AppendGuard, AppendLock},
-    file_system::io_error,
+    file_system::{io_error, local_folder},
     frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, MAX_RECORD_BYTES, frame_bytes, record_check},
     manifest::Manifest,
     options::DirectoryOptions,
@@ -26,6 +26,7 @@ use super::{
     recovery,
     segment::{Cursor, Segment, lost},
     segments::{self, Segments},
+    tail::TailWriter,
 };
 use crate::{Append, LogError, LogId, Position, log::is_stopped};
 
@@ -65,7 +66,8 @@ impl Appending {
         options: &DirectoryOptions,
     ) -> Result<(Manifest, Self), LogError> {
         let failed = |error: io::Error| io_error(folder, &error);
-        let presence = LockFile::open_folder(folder).map_err(failed)?;
+        let local = local_folder(&*options.disk, folder)?;
+        let presence = LockFile::open_folder(&local).map_err(failed)?;
         let patience = options.patience.min(MAX_TIMEOUT);
         let is_alone = enter(&presence, folder, patience)?;
         let disk = &options.disk;
@@ -77,9 +79,9 @@ impl Appending {
                 return Err(LogError::Damaged(what));
             }
         };
-        let page = open_page(folder, is_alone)?;
+        let page = open_page(&local, is_alone)?;
         let lock_file = |name| {
-            let path = folder.join(name);
+            let path = local.join(name);
             LockFile::open(&path).map_err(|error| io_error(&path, &error))
         };
         let mut appending = Self {
@@ -87,7 +89,11 @@ impl Appending {
             folder: folder.to_owned(),
             disk: disk.clone(),
             page: Page::new(page, manifest.id),
-            append_lock: AppendLock::new(lock_file(page::NAME)?, lock_file(FAVOURED)?),
+            append_lock: AppendLock::new(
+                lock_file(page::NAME)?,
+                lock_file(FAVOURED)?,
+                TailWriter::new(step_bytes(options)),
+            ),
             sync_lock: ProcessLock::new(lock_file(SYNC)?),
             entry: None,
             segment_bytes: options.segment_bytes,
@@ -106,7 +112,15 @@ impl Appending {
                 )));
             }
             let lock = appending.lock()?;
-            appending.state(&lock)?;
+            let tail = appending.state(&lock)?.tail;
+            appending.segments.remember(tail);
+            // Users of the log look at its last records when they open it.
+            let start = appending.page.scan_start();
+            let start = start
+                .filter(|start| start.segment == tail.segment && start.position < tail.position);
+            if let Some(start) = start {
+                appending.segments.remember(start);
+            }
         }
         appending.entry = Entry::new(&appending.page, &options.kind);
         Ok((manifest, appending))
@@ -204,8 +218,8 @@ impl Appending {
             bytes: record.len(),
             max: MAX_RECORD_BYTES,
         })?;
-        let seen = self.glance()?;
-        if (seen.first..seen.tail.position).contains(&at) {
+        // Another process is often faster: that needs no lock.
+        if at < self.end()? && at >= self.glance()?.first {
             return Ok(Append::Taken);
         }
         let check = record_check(record, at);
@@ -227,7 +241,7 @@ impl Appending {
         if is_full && tail.offset > HEADER_BYTES as u64 {
             tail = self.roll(&tail)?;
         }
-        let segment = self.segments.existing(tail.segment)?;
+        let active = lock.tail().active(&self.segments, tail.segment)?;
         let head = Head {
             length,
             position: at,
@@ -235,12 +249,9 @@ impl Appending {
             previous: tail.previous,
             check,
         };
-        let (head, hash) = head.encode(segment.header.salt);
-        let mut frame = Vec::with_capacity(bytes as usize);
-        frame.extend_from_slice(&head);
-        frame.extend_from_slice(record);
-        frame.resize(bytes as usize, 0);
-        if let Err(error) = write(&segment, tail.offset, &frame, self.step_bytes) {
+        let (head, hash) = head.encode(active.segment.header.salt);
+        if let Err(error) = active.write(tail.offset, &head, record) {
+            let segment = &active.segment;
             let error = io_error(&segment.path, &error);
             // The page stays marked, so that the next appender clears what is left of the frame.
             return match segment.file.write_all_at(&[0; HEAD_BYTES], tail.offset) {
@@ -309,7 +320,7 @@ impl Appending {
         if is_synced() {
             return Ok(());
         }
-        let number = self.page.ask_for_sync();
+        let number = self.page.request_sync();
         let mut gathering = Gathering::default();
         loop {
             self.check_usable()?;
@@ -340,7 +351,7 @@ impl Appending {
     /// Syncs for all that wait; the caller has the sync lock.
     fn lead(&self, upto: Position) -> Result<(), LogError> {
         let last = self.page.last_sync();
-        let asked = self.page.asked();
+        let asked = self.page.sync_requests();
         // While another process appends, the position may be from before and the rest from after that: enough to sync,
         // but no place in the log.
         let whole = self.page.state();
@@ -361,7 +372,7 @@ impl Appending {
         }
         self.page.set_last_sync(&LastSync {
             began: asked,
-            askers: self.page.asked().wrapping_sub(last.began),
+            askers: self.page.sync_requests().wrapping_sub(last.began),
             took: began.elapsed(),
         });
         Ok(())
@@ -445,6 +456,8 @@ impl Appending {
 
     /// Lets the waiters of all processes look at their flags again.
     pub(super) fn wake(&self) {
+        // The flags were stored in any order.
+        atomic::fence(Ordering::SeqCst);
         self.page.appended().ring();
     }
 
@@ -600,16 +613,4 @@ fn open_page(folder: &Path, is_alone: bool) -> Result<SharedPage, LogError> {
 fn step_bytes(options: &DirectoryOptions) -> u64 {
     let largest = options.segment_bytes;
     largest.clamp(MIN_STEP_BYTES, MAX_STEP_BYTES)
-}
-
-/// Writes a frame, and zeros up to the next step before it if it reaches beyond the last one: the disk may become full
-/// there, and then nothing of the frame was written.
-fn write(segment: &Segment, offset: u64, frame: &[u8], step_bytes: u64) -> io::Result<()> {
-    let end = offset + frame.len() as u64;
-    let step = end.next_multiple_of(step_bytes);
-    if offset.next_multiple_of(step_bytes) < step && end < step {
-        let zeros = vec![0; (step - end) as usize];
-        segment.file.write_all_at(&zeros, end)?;
-    }
-    segment.file.write_all_at(frame, offset)
 }

@@ -1,8 +1,11 @@
 //! Which file systems are accepted, and what their errors mean.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-use isomer_vfs::remote_file_system;
+use isomer_vfs::{Disk, remote_file_system};
 
 use crate::LogError;
 
@@ -17,6 +20,12 @@ pub(super) fn check_file_system(folder: &Path) -> Result<(), String> {
         )),
         Err(error) => Err(format!("`{}`: {error}", folder.display())),
     }
+}
+
+/// The folder with the locks and the shared memory of the log in `folder`.
+pub(super) fn local_folder(disk: &dyn Disk, folder: &Path) -> Result<PathBuf, LogError> {
+    let local = disk.local_folder(folder);
+    local.map_err(|error| io_error(folder, &error))
 }
 
 /// A failed call of the file system at `path`.

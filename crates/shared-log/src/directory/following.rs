@@ -11,6 +11,7 @@ use isomer_vfs::{Disk, OpenMode};
 use parking_lot::Mutex;
 
 use super::{
+    file_system::local_folder,
     manifest::Manifest,
     options::DirectoryOptions,
     page,
@@ -41,11 +42,17 @@ impl Following {
             return Err(LogError::Refused(what));
         };
         let segments = Segments::new(disk.clone(), folder, manifest.id, OpenMode::Read);
-        let start = page::read_scan_start(folder, manifest.id);
+        let start = page::read_scan_start(&local_folder(&*disk, folder)?, manifest.id);
         let start = start.filter(|start| start.segment == manifest.newest);
         // The record there was durable; otherwise the page does not belong to these segments.
         let start = match start {
-            Some(start) if segments.step(&start, &mut Window::default())?.is_some() => start,
+            Some(start)
+                if segments
+                    .read_record(&start, &mut Window::default())?
+                    .is_some() =>
+            {
+                start
+            }
             _ => segments.existing(manifest.newest)?.start(),
         };
         let following = Self {
@@ -68,7 +75,7 @@ impl Following {
         let mut end = self.end.lock();
         loop {
             let mut window = Window::default();
-            while let Some((_, next)) = self.segments.step(&end, &mut window)? {
+            while let Some((_, next)) = self.segments.read_record(&end, &mut window)? {
                 *end = next;
             }
             // The segments after this one may have been trimmed.

@@ -18,8 +18,9 @@
 //! zeros
 //! ```
 //!
-//! The file grows in steps, with zeros ahead of the frames, so that a sync seldom has to write its length. A frame is
-//! valid only at its position and in its segment, so that bytes of a record are never mistaken for one.
+//! The file grows in steps, with zeros ahead of the frames, so that a sync seldom has to write its length; see
+//! [`super::tail`]. A frame is valid only at its position and in its segment, so that bytes of a record are never
+//! mistaken for one.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 

@@ -4,10 +4,10 @@ use std::{path::Path, sync::atomic::AtomicBool, time::Duration};
 
 use super::{
     appending::Appending,
-    file_system::{check_file_system, io_error},
+    file_system::{check_file_system, io_error, local_folder},
     following::Following,
     frame::MAX_RECORD_BYTES,
-    options::{DirectoryOptions, Mode},
+    options::{DirectoryMode, DirectoryOptions},
     processes::LogProcess,
 };
 use crate::{Append, LogError, LogId, Position, SharedLog};
@@ -39,17 +39,18 @@ impl DirectoryLog {
     /// opening it in time. `Damaged` if a file is missing or does not match its checksum.
     pub fn open(folder: &Path, options: &DirectoryOptions) -> Result<Self, LogError> {
         let disk = &options.disk;
-        if options.mode == Mode::Shared {
+        if options.mode == DirectoryMode::Shared {
             let made = disk.make_folder(folder);
             made.map_err(|error| io_error(folder, &error))?;
         }
-        check_file_system(folder).map_err(LogError::Refused)?;
+        let local = local_folder(&**disk, folder)?;
+        check_file_system(&local).map_err(LogError::Refused)?;
         let (manifest, access) = match options.mode {
-            Mode::Shared => {
+            DirectoryMode::Shared => {
                 let (manifest, appending) = Appending::open(folder, options)?;
                 (manifest, Access::Shared(Box::new(appending)))
             }
-            Mode::ReadOnly => {
+            DirectoryMode::ReadOnly => {
                 let following = Following::open(folder, options)?;
                 (following.manifest()?, Access::ReadOnly(following))
             }

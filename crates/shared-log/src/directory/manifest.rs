@@ -5,9 +5,10 @@
 //! u64 first position of the newest segment, u64 check: XXH3 of the bytes before
 //! ```
 //!
-//! It is replaced whole, durably, under the append lock. The newest segment is durable before the manifest names it,
-//! and the manifest names it before a record is written to it: a file that is named and missing was removed by another
-//! program, and one that is newer has no records.
+//! Every format begins with the first two fields, and ends with the check. It is replaced whole, durably, under the
+//! append lock. The newest segment is durable before the manifest names it, and the manifest names it before a record
+//! is written to it: a file that is named and missing was removed by another program, and one that is newer has no
+//! records.
 
 use std::{io, path::Path, time::Duration};
 
@@ -22,8 +23,18 @@ use crate::{LogError, LogId, Position};
 
 const MAGIC: [u8; 8] = *b"isomerSM";
 const BYTES: usize = 64;
+/// No format has a larger manifest.
+const MAX_BYTES: u64 = 4 << 10;
 const NAME: &str = "manifest";
 const NEW_NAME: &str = "manifest.new";
+
+/// The format of a manifest of any format; `None` if it is damaged.
+fn format_of(bytes: &[u8]) -> Option<u32> {
+    let (fields, check) = bytes.split_last_chunk()?;
+    let is_whole = xxh3_64(fields) == u64::from_le_bytes(*check);
+    let mut rest = fields.strip_prefix(&MAGIC).filter(|_| is_whole)?;
+    Some(u32::from_le_bytes(take(&mut rest)?))
+}
 
 /// What all processes of a log agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,22 +51,20 @@ impl Manifest {
     /// The manifest in `folder`; `None` if there is none.
     pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, LogError> {
         let path = folder.join(NAME);
-        let mut bytes = [0; BYTES];
         let read = disk.open(&path, OpenMode::Read).and_then(|file| {
+            let len = file.len()?.min(MAX_BYTES);
+            let mut bytes = vec![0; len as usize];
             file.read_exact_at(&mut bytes, 0)?;
-            file.len()
+            Ok(bytes)
         });
-        let len = match read {
-            Ok(len) => len,
+        let bytes = match read {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
             Err(error) => return Err(io_error(&path, &error)),
         };
         let damaged = || LogError::Damaged(format!("`{}` is not a manifest", path.display()));
-        if len < 16 || bytes[..8] != MAGIC {
-            return Err(damaged());
-        }
-        let format = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+        // First the check, so that damage does not pass for another format.
+        let format = format_of(&bytes).ok_or_else(damaged)?;
         if format != FORMAT {
             return Err(LogError::Refused(format!(
                 "the log in `{}` has the format {format}, and this program knows {FORMAT}: use the version of the \
@@ -63,11 +72,8 @@ impl Manifest {
                 folder.display()
             )));
         }
-        let manifest = Self::decode(&bytes).ok_or_else(damaged)?;
-        match len == BYTES as u64 {
-            true => Ok(Some(manifest)),
-            false => Err(damaged()),
-        }
+        let bytes = bytes.try_into().map_err(|_| damaged())?;
+        Self::decode(&bytes).ok_or_else(damaged).map(Some)
     }
 
     /// Replaces the manifest in `folder`, durably. After an error it may be the old one or the new one.

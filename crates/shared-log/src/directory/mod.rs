@@ -34,12 +34,13 @@ mod random;
 mod recovery;
 mod segment;
 mod segments;
+mod tail;
 #[cfg(test)]
 mod tests;
 
 pub use self::{
     blobs::DirectoryBlobs,
     log::DirectoryLog,
-    options::{DirectoryOptions, Mode},
+    options::{DirectoryMode, DirectoryOptions},
     processes::LogProcess,
 };

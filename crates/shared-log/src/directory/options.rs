@@ -6,7 +6,7 @@ use isomer_vfs::{Disk, RealDisk};
 
 /// How a log in a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum DirectoryMode {
     /// For reading and appending. A log that does not exist is created.
     Shared,
     /// For reading. Nothing is written, so that it works for a user without rights to write and on a medium that cannot
@@ -18,7 +18,7 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct DirectoryOptions {
     /// How it is opened.
-    pub mode: Mode,
+    pub mode: DirectoryMode,
     /// The grace period of a log that is created; an existing one keeps its own.
     pub grace: Duration,
     /// A segment that is larger is followed by another one.
@@ -34,7 +34,7 @@ pub struct DirectoryOptions {
 impl Default for DirectoryOptions {
     fn default() -> Self {
         Self {
-            mode: Mode::Shared,
+            mode: DirectoryMode::Shared,
             grace: Duration::from_secs(60),
             segment_bytes: 64 << 20,
             patience: Duration::from_secs(5),

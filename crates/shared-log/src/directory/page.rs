@@ -35,7 +35,8 @@ use std::{
     path::Path,
     sync::atomic::{
         AtomicU64,
-        Ordering::{Relaxed, SeqCst},
+        Ordering::{Relaxed, Release, SeqCst},
+        fence,
     },
     time::Duration,
 };
@@ -157,6 +158,11 @@ impl Page {
         self.word(word).load(SeqCst)
     }
 
+    /// Stores a word that others read after one that is stored later.
+    fn store_before(&self, word: Word, value: u64) {
+        self.word(word).store(value, Release);
+    }
+
     fn store(&self, word: Word, value: u64) {
         self.word(word).store(value, SeqCst);
     }
@@ -241,20 +247,24 @@ impl Page {
 
     /// Marks the state as changing: if this process ends now, it is made from the files again.
     pub(super) fn begin(&self) {
-        self.store(Word::Appender, self.pid);
-        self.store(Word::Check, 0);
+        self.store_before(Word::Appender, self.pid);
+        self.store_before(Word::Check, 0);
+        // What is written next, also by copying into a mapped file, stays after that: a process that ends in between
+        // must leave a page that says so.
+        fence(Release);
     }
 
-    /// Stores the state, after [`Page::begin`].
+    /// Stores the state, after [`Page::begin`]. The end is the only word that is in one order with those of the bells:
+    /// a thread that listens sees it, or is seen. Such a store costs more than all the others together.
     pub(super) fn publish(&self, state: &State) {
         let tail = &state.tail;
-        self.store(Word::Segment, tail.segment);
-        self.store(Word::Offset, tail.offset);
-        self.store(Word::Previous, tail.previous);
-        self.store(Word::First, state.first);
+        self.store_before(Word::Segment, tail.segment);
+        self.store_before(Word::Offset, tail.offset);
+        self.store_before(Word::Previous, tail.previous);
+        self.store_before(Word::First, state.first);
         self.store(Word::End, tail.position);
-        self.store(Word::Check, self.check(state));
-        self.store(Word::Appender, 0);
+        self.store_before(Word::Check, self.check(state));
+        self.store_before(Word::Appender, 0);
     }
 
     /// Marks the page as one of this log, whatever it was, after [`Page::begin`]. The state is published next.
@@ -329,17 +339,17 @@ impl Page {
     }
 
     /// Counts a sync that is asked for; returns the number of them.
-    pub(super) fn ask_for_sync(&self) -> u64 {
+    pub(super) fn request_sync(&self) -> u64 {
         self.word(Word::Asked).fetch_add(1, SeqCst).wrapping_add(1)
     }
 
     /// Whether as many threads have asked for a sync since `last` began as for that one.
     pub(super) fn is_group_complete(&self, last: &LastSync) -> bool {
-        self.asked().wrapping_sub(last.began) >= last.askers
+        self.sync_requests().wrapping_sub(last.began) >= last.askers
     }
 
     /// The number of syncs that were asked for; wraps around.
-    pub(super) fn asked(&self) -> u64 {
+    pub(super) fn sync_requests(&self) -> u64 {
         self.load(Word::Asked)
     }
 

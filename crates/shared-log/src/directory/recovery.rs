@@ -52,6 +52,10 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
     }
     page.adopt();
     if is_alone {
+        // Without a page of this log it is not known whether a sync has failed.
+        if receipt.is_none() || page.has_failed() {
+            newest.rewrite(&tail)?;
+        }
         let synced = newest.file.sync();
         synced.map_err(|error| io_error(&newest.path, &error))?;
         page.set_synced(tail.position);
@@ -68,6 +72,7 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
         first: manifest.first,
     };
     page.publish(&state);
+    segments.remember(last);
     segments.remember(tail);
     Ok(state)
 }

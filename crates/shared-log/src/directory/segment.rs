@@ -176,6 +176,25 @@ impl Segment {
         }
     }
 
+    /// Writes everything before the tail again, as it is in the operating system's memory: a sync that succeeds after
+    /// one that failed covers only what was written in between.
+    pub(super) fn rewrite(&self, tail: &Cursor) -> Result<(), LogError> {
+        let mut bytes = vec![0; WINDOW_BYTES];
+        let mut offset = 0;
+        while offset < tail.offset {
+            let left = usize::try_from(tail.offset - offset).unwrap_or(usize::MAX);
+            let part = &mut bytes[..WINDOW_BYTES.min(left)];
+            let count = self.read(part, offset)?;
+            if count < part.len() {
+                return Err(self.damaged(tail, "it became shorter"));
+            }
+            let written = self.file.write_all_at(part, offset);
+            written.map_err(|error| io_error(&self.path, &error))?;
+            offset += count as u64;
+        }
+        Ok(())
+    }
+
     /// Overwrites what is stored from the tail up to `end` with zeros.
     pub(super) fn clear(&self, tail: &Cursor, end: u64) -> Result<(), LogError> {
         let zeros = vec![0; SWEEP_BYTES];

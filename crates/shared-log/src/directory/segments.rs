@@ -1,7 +1,7 @@
 //! The segments in the folder of a log.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -42,8 +42,43 @@ pub(super) struct Segments {
 #[derive(Debug, Default)]
 struct OpenSegments {
     open: BTreeMap<Position, Arc<Segment>>,
-    /// Cursors by their position.
-    cursors: BTreeMap<Position, Cursor>,
+    cursors: Cursors,
+}
+
+/// Some cursors, by ascending position. Appending to it is cheap.
+#[derive(Debug, Default)]
+struct Cursors(VecDeque<Cursor>);
+
+impl Cursors {
+    /// Number of cursors at positions below `at`.
+    fn below(&self, at: Position) -> usize {
+        match self.0.back() {
+            Some(last) if last.position < at => self.0.len(),
+            _ => self.0.partition_point(|cursor| cursor.position < at),
+        }
+    }
+
+    fn insert(&mut self, cursor: Cursor) {
+        let at = self.below(cursor.position);
+        match self.0.get_mut(at) {
+            Some(known) if known.position == cursor.position => *known = cursor,
+            _ => self.0.insert(at, cursor),
+        }
+        if self.0.len() > CURSORS {
+            // The newest ones are asked for again most often.
+            self.0.pop_front();
+        }
+    }
+
+    /// The last one at a position below `at`.
+    fn last_below(&self, at: Position) -> Option<Cursor> {
+        let last = self.below(at).checked_sub(1)?;
+        self.0.get(last).copied()
+    }
+
+    fn forget_below(&mut self, at: Position) {
+        self.0.drain(..self.below(at));
+    }
 }
 
 impl Segments {
@@ -77,9 +112,8 @@ impl Segments {
         let path = path(folder, header.first);
         let new = folder.join("segment.new");
         let created = disk.open(&new, OpenMode::Create).and_then(|file| {
-            let mut content = vec![0; bytes as usize];
-            content[..HEADER_BYTES].copy_from_slice(&header.encode());
-            file.write_all_at(&content, 0)?;
+            file.write_zeros(0, bytes)?;
+            file.write_all_at(&header.encode(), 0)?;
             file.sync()?;
             disk.rename(&new, &path)?;
             disk.sync_folder(folder)
@@ -140,13 +174,7 @@ impl Segments {
     /// Forgets what is below `first`: closes trimmed segments.
     pub(super) fn forget_below(&self, first: Position) {
         let mut known = self.known.lock();
-        if known
-            .cursors
-            .first_key_value()
-            .is_some_and(|(at, _)| *at < first)
-        {
-            known.cursors = known.cursors.split_off(&first);
-        }
+        known.cursors.forget_below(first);
         let needed = known.open.range(..=first).next_back();
         if let Some(needed) = needed.map(|(needed, _)| *needed)
             && known
@@ -160,26 +188,20 @@ impl Segments {
 
     /// Remembers a cursor.
     pub(super) fn remember(&self, cursor: Cursor) {
-        let cursors = &mut self.known.lock().cursors;
-        cursors.insert(cursor.position, cursor);
-        if cursors.len() > CURSORS {
-            // The newest ones are asked for again most often.
-            cursors.pop_first();
-        }
+        self.known.lock().cursors.insert(cursor);
     }
 
     /// The last remembered cursor in the segment `first`.
     pub(super) fn last_in(&self, first: Position) -> Option<Cursor> {
         let known = self.known.lock();
-        let mut newest = known.cursors.values().rev();
+        let mut newest = known.cursors.0.iter().rev();
         newest.find(|cursor| cursor.segment == first).copied()
     }
 
     /// The last remembered cursor before `tail` in its segment.
     pub(super) fn last_before(&self, tail: &Cursor) -> Option<Cursor> {
         let known = self.known.lock();
-        let last = known.cursors.range(..tail.position).next_back();
-        let last = last.map(|(_, cursor)| *cursor);
+        let last = known.cursors.last_below(tail.position);
         last.filter(|cursor| cursor.segment == tail.segment)
     }
 
@@ -196,27 +218,28 @@ impl Segments {
             ended: false,
         };
         let mut window = Window::default();
+        while found.next.position < from.min(end) {
+            match self.skip(&found.next, &mut window)? {
+                Some(next) => found.next = next,
+                None => {
+                    found.ended = true;
+                    return Ok(found);
+                }
+            }
+        }
+        // An opening process reads one record several times.
+        self.remember(found.next);
         let mut bytes = 0;
         while found.next.position < end {
-            let step = match found.next.position < from {
-                true => self
-                    .skip(&found.next, &mut window)?
-                    .map(|next| (None, next)),
-                false => self
-                    .step(&found.next, &mut window)?
-                    .map(|(record, next)| (Some(record), next)),
-            };
-            let Some((record, next)) = step else {
+            let Some((record, next)) = self.read_record(&found.next, &mut window)? else {
                 found.ended = true;
                 break;
             };
-            if let Some(record) = record {
-                bytes += record.len().max(1);
-                if !found.records.is_empty() && bytes > max_bytes {
-                    break;
-                }
-                found.records.push(record);
+            bytes += record.len().max(1);
+            if !found.records.is_empty() && bytes > max_bytes {
+                break;
             }
+            found.records.push(record);
             found.next = next;
         }
         self.remember(found.next);
@@ -225,7 +248,7 @@ impl Segments {
 
     /// The record at `cursor` and the cursor after it, in the next segment if that one begins there; `None` if there is
     /// no valid record.
-    pub(super) fn step(
+    pub(super) fn read_record(
         &self,
         cursor: &Cursor,
         window: &mut Window,
@@ -274,11 +297,7 @@ impl Segments {
 
     /// A cursor at or before `from`.
     fn near(&self, from: Position) -> Result<Cursor, LogError> {
-        let known = {
-            let known = self.known.lock();
-            let before = known.cursors.range(..=from).next_back();
-            before.map(|(_, cursor)| *cursor)
-        };
+        let known = self.known.lock().cursors.last_below(from.saturating_add(1));
         if let Some(cursor) = known.filter(|cursor| cursor.position == from) {
             return Ok(cursor);
         }

@@ -12,11 +12,12 @@ use std::{
     time::Duration,
 };
 
-use isomer_vfs::{Call, FaultyDisk, Loss, RealDisk, SharedPage, SimDisk};
+use isomer_vfs::{Call, Disk as _, FaultyDisk, Loss, RealDisk, SharedPage, SimDisk};
 use tempfile::TempDir;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    DirectoryLog, DirectoryOptions, Mode,
+    DirectoryLog, DirectoryMode, DirectoryOptions,
     frame::{self, HEAD_BYTES, frame_bytes},
     page::PAGE_BYTES,
     segments::{self, Segments},
@@ -45,7 +46,7 @@ fn refused(folder: &TempDir, options: &DirectoryOptions) -> LogError {
 
 fn read_only() -> DirectoryOptions {
     DirectoryOptions {
-        mode: Mode::ReadOnly,
+        mode: DirectoryMode::ReadOnly,
         ..DirectoryOptions::default()
     }
 }
@@ -419,7 +420,7 @@ fn a_log_is_opened_from_its_last_sync_on() {
         ..DirectoryOptions::default()
     };
     let only_reading = DirectoryOptions {
-        mode: Mode::ReadOnly,
+        mode: DirectoryMode::ReadOnly,
         ..shared.clone()
     };
     let reads_of = |options: &DirectoryOptions, end| {
@@ -477,10 +478,16 @@ fn missing_files_and_other_formats_are_refused() {
         changed[at] ^= 0x10;
         fs::write(&manifest, &changed).expect("written");
         let why = refused(&folder, &small);
-        let names_format = why.to_string().contains("has the format");
-        assert_eq!(names_format, (8..12).contains(&at), "{at}: {why}");
+        assert!(matches!(why, LogError::Damaged(_)), "{at}: {why}");
         assert!(refused(&folder, &read_only()) == why);
     }
+    let mut other_format = bytes.clone();
+    other_format[8] = 7;
+    let (fields, checksum) = other_format.split_at_mut(bytes.len() - 8);
+    checksum.copy_from_slice(&xxh3_64(fields).to_le_bytes());
+    fs::write(&manifest, &other_format).expect("written");
+    let why = refused(&folder, &small);
+    assert!(why.to_string().contains("has the format 7"), "{why}");
     fs::remove_file(&manifest).expect("removed");
     assert!(matches!(refused(&folder, &small), LogError::Damaged(_)));
     fs::write(&manifest, &bytes).expect("written");
@@ -586,6 +593,43 @@ fn a_reader_writes_nothing() {
         append(&log, 1);
         assert_eq!(waiter.join().expect("no panic"), Ok(5));
     });
+}
+
+/// Handles append by turns: each maps other parts of the segment, and makes the file longer by other steps. Records
+/// that are too large for that are between the others.
+#[test]
+fn handles_that_map_other_parts_append_by_turns() {
+    let folder = folder();
+    let with_step = |segment_bytes| DirectoryOptions {
+        segment_bytes,
+        ..DirectoryOptions::default()
+    };
+    // Steps of 5,000 bytes, of 100,000, and the largest one.
+    let handles = [5_000, 100_000, 64 << 20].map(|bytes| opened(folder.path(), &with_step(bytes)));
+    let lengths = [0, 1, 47, 300, 4_000, 30_000, 70_000, 200_000];
+    let record = |at: Position| {
+        let length = lengths[(at * 5 % 8) as usize];
+        (0..length)
+            .map(|byte| (at as usize * 31 + byte) as u8)
+            .collect::<Vec<u8>>()
+    };
+    let last = 200;
+    for at in 1..=last {
+        let handle = &handles[(at * 7 / 3 % 3) as usize];
+        assert_eq!(handle.append(at, &record(at)), Ok(Append::Appended), "{at}");
+        if at % 50 == 0 {
+            assert_eq!(handle.sync(at + 1), Ok(()));
+        }
+    }
+    let reader = opened(folder.path(), &read_only());
+    for log in handles.iter().chain([&reader]) {
+        for at in 1..=last {
+            assert!(log.read(at, 0) == Ok(vec![record(at)]), "{at}");
+        }
+        assert_eq!(log.end(), Ok(last + 1));
+    }
+    drop(handles);
+    assert_eq!(open(&folder).end(), Ok(last + 1));
 }
 
 /// The disk becomes full at any call, and an append that failed is not in the log.
@@ -810,7 +854,8 @@ fn a_loss_of_power_loses_no_synced_record_and_keeps_no_half_one() {
             let (_, durable, end, first) = run(&disk, folder.path());
             disk.restart();
             if seed == 1 {
-                fs::write(folder.path().join("page"), []).expect("written");
+                let local = disk.local_folder(folder.path()).expect("a folder");
+                fs::write(local.join("page"), []).expect("written");
             }
             let options = DirectoryOptions {
                 segment_bytes: 700,
@@ -876,6 +921,7 @@ fn waiting_syncs_are_shared() {
         Arc::new(move |call, path: &Path| {
             if call == Call::Sync && path.extension().is_some_and(|ending| ending == "log") {
                 counted.fetch_add(1, Ordering::Relaxed);
+                // A disk with the sync latency of a good SSD.
                 thread::sleep(Duration::from_millis(2));
             }
             Ok(())

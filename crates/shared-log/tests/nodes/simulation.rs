@@ -17,7 +17,7 @@ use std::{
 };
 
 use isomer_shared_log::{
-    BlobError, Blobs, Fate, Faults, Hook, LogError, LogId, MemoryBlobs, MemoryLog, Moment, Node,
+    BlobError, Blobs, Fate, Faults, Hook, LogError, LogId, LogNode, MemoryBlobs, MemoryLog, Moment,
     NodeError, Options, Position, Record, RecordHash, Retry, SharedLog, StateMachine, Validated,
 };
 use isomer_vfs::{SimTime, Time};
@@ -215,7 +215,7 @@ struct Common {
 
 /// A node, and its connections.
 struct Member {
-    node: Node<MemoryLog, Numbers>,
+    node: LogNode<MemoryLog, Numbers>,
     log: MemoryLog,
     blobs: MemoryBlobs,
 }
@@ -288,7 +288,7 @@ impl Common {
                 ..Retry::default()
             },
         };
-        let node = Node::open(log.clone(), machine, next, last, options)?;
+        let node = LogNode::open(log.clone(), machine, next, last, options)?;
         Ok(Member { node, log, blobs })
     }
 
@@ -689,7 +689,7 @@ fn open(
     log: &MemoryLog,
     next: Position,
     last: RecordHash,
-) -> Result<Node<MemoryLog, Numbers>, NodeError> {
+) -> Result<LogNode<MemoryLog, Numbers>, NodeError> {
     let mut nonces = Random(next);
     let options = Options {
         writer: 1,
@@ -697,7 +697,7 @@ fn open(
         time: Arc::new(SimTime::default()),
         retry: Retry::default(),
     };
-    Node::open(log.clone(), Numbers::default(), next, last, options)
+    LogNode::open(log.clone(), Numbers::default(), next, last, options)
 }
 
 fn writing(id: u64) -> Transaction {
@@ -792,7 +792,7 @@ fn only_passing_failures_are_repeated() {
             retry: Retry::default(),
         };
         let handle = log.with_faults(faults, 1, Some(hook));
-        let opened = Node::open(
+        let opened = LogNode::open(
             handle,
             Numbers::default(),
             1,

@@ -625,6 +625,7 @@ fn kills_lose_nothing_acknowledged() {
             };
             lines.filter_map(of_line).max()
         });
+        // The kill comes at a random moment.
         thread::sleep(Duration::from_millis(80 + random.below(250)));
         child.kill().expect("killed");
         child.wait().expect("gone");

@@ -215,6 +215,7 @@ fn hold_until_killed() {
         put(&engine, &[b'k', number], b"value").expect("a commit");
     }
     println!("\nholding");
+    // The other test kills this process; the sleep bounds its life if that test has ended.
     std::thread::sleep(std::time::Duration::from_secs(60));
 }
 

@@ -227,7 +227,7 @@ fn awaited(mut commit: Box<dyn EngineCommit>) -> Result<u64, StorageError> {
 /// complete whether they are polled, awaited or dropped, and those that are queued when the engine is dropped
 /// are committed.
 pub fn started_commits_end(make: Make) {
-    const MANY: u64 = 200;
+    const KEY_COUNT: u64 = 200;
     let mut subject = make(SubjectOptions::default());
     let engine = subject.engine();
     let start = |key: u64, granule: u64| {
@@ -244,12 +244,12 @@ pub fn started_commits_end(make: Make) {
     assert_eq!(version, 0, "nothing was written");
     thread::scope(|scope| {
         let waiting = || {
-            (0..MANY).for_each(|key| {
+            (0..KEY_COUNT).for_each(|key| {
                 put(&*engine, &key.to_le_bytes(), b"x");
             })
         };
         let threads = [scope.spawn(waiting), scope.spawn(waiting)];
-        let mut versions: Vec<u64> = (0..MANY)
+        let mut versions: Vec<u64> = (0..KEY_COUNT)
             .map(|key| start(key, key))
             .collect::<Vec<_>>()
             .into_iter()
@@ -262,12 +262,16 @@ pub fn started_commits_end(make: Make) {
             .collect();
         versions.sort_unstable();
         versions.dedup();
-        assert_eq!(versions.len() as u64, MANY, "the versions are distinct");
+        assert_eq!(
+            versions.len() as u64,
+            KEY_COUNT,
+            "the versions are distinct"
+        );
         for thread in threads {
             thread.join().expect("no panic");
         }
     });
-    assert_eq!(engine.version(), 3 * MANY);
+    assert_eq!(engine.version(), 3 * KEY_COUNT);
 
     let granule = u64::MAX;
     let of_one_state: Vec<_> = (0..3)
@@ -295,7 +299,7 @@ pub fn started_commits_end(make: Make) {
     assert_eq!(won.count(), 1);
 
     let (done, over) = mpsc::channel();
-    let mut first = start(MANY, MANY);
+    let mut first = start(KEY_COUNT, KEY_COUNT);
     let committing = Committer {
         engine: engine.clone(),
         done,
@@ -308,20 +312,20 @@ pub fn started_commits_end(make: Make) {
     drop((first, waker));
 
     // Wakers that panic or block do not delay other commits.
-    let mut failing = start(MANY, MANY + 1);
+    let mut failing = start(KEY_COUNT, KEY_COUNT + 1);
     drop(failing.poll(&Waker::from(Arc::new(Failing))));
-    let later = start(MANY, MANY + 2);
+    let later = start(KEY_COUNT, KEY_COUNT + 2);
     let waker = Waker::from(Arc::new(Forgetting(Mutex::new(Some(later)))));
-    let mut earlier = start(MANY, MANY + 3);
+    let mut earlier = start(KEY_COUNT, KEY_COUNT + 3);
     drop(earlier.poll(&waker));
     drop((failing, earlier));
-    awaited(start(MANY, MANY + 4)).expect("no conflict");
+    awaited(start(KEY_COUNT, KEY_COUNT + 4)).expect("no conflict");
     let commits = engine.version();
 
     let (during, over) = mpsc::channel::<()>();
     let mut transaction = engine.begin().expect("a transaction");
     transaction
-        .put(&MANY.to_be_bytes(), b"there")
+        .put(&KEY_COUNT.to_be_bytes(), b"there")
         .expect("a put");
     drop(transaction.start_commit(Durability::Synced, Box::new(during)));
     assert!(over.recv().is_err(), "`during` is dropped at the end");
@@ -329,7 +333,7 @@ pub fn started_commits_end(make: Make) {
     subject.reopen();
     let engine = subject.engine();
     assert_eq!(engine.version(), commits + 1, "a dropped commit took place");
-    assert!(get(&*engine, &MANY.to_be_bytes()).is_some());
+    assert!(get(&*engine, &KEY_COUNT.to_be_bytes()).is_some());
 }
 
 /// Snapshots on other threads never change and never see half a commit while transactions run.

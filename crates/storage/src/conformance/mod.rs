@@ -8,6 +8,7 @@ mod history;
 mod life;
 mod reads;
 mod subject;
+mod turns;
 mod writes;
 
 pub use concurrency::{
@@ -25,6 +26,7 @@ pub use reads::{
     values_of_all_sizes,
 };
 pub use subject::{ALL, Make, Random, Subject, SubjectOptions, between, get, pairs, put, scan};
+pub use turns::EngineTurns;
 pub use writes::{
     delete_ranges_and_own_writes, dropped_transactions_leave_no_trace, limits_are_errors,
     own_writes_are_read, savepoints_nest, what_can_be_undone_is_limited,

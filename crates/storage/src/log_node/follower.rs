@@ -21,8 +21,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// While this process commits by itself, it applies the commits of others on the way. The thread then looks at the log
 /// that often instead of waiting for it: a waiting thread would be woken by each commit of this process.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long the thread pauses when the log cannot be reached.
+/// How long the thread pauses when the log cannot be reached, or its records cannot be applied now: longer each time.
 const FAILURE_PAUSE: Duration = Duration::from_millis(200);
+const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
 /// The thread, and how it is stopped.
 #[derive(Default)]
@@ -82,6 +83,7 @@ impl<B: Backend> Shared<B> {
     fn run_follower(&self) {
         let follower = &self.follower;
         let mut groups = 0;
+        let mut failure_pause = FAILURE_PAUSE;
         while !follower.is_stopped() {
             let before = std::mem::replace(&mut groups, follower.groups.load(Ordering::Relaxed));
             if groups != before {
@@ -100,10 +102,14 @@ impl<B: Backend> Shared<B> {
                 return;
             }
             if self.catch_up().is_err() {
-                if self.history.failure().is_some() {
+                // Each call of this process says so.
+                if self.node.lock().has_failed() {
                     return;
                 }
-                follower.pause(FAILURE_PAUSE);
+                follower.pause(failure_pause);
+                failure_pause = (2 * failure_pause).min(MAX_FAILURE_PAUSE);
+            } else {
+                failure_pause = FAILURE_PAUSE;
             }
             if self.may_trim() && self.trim_log().is_err() {
                 follower.pause(FAILURE_PAUSE);

@@ -36,13 +36,19 @@ pub(super) struct History {
     applied: AtomicU64,
     /// The change stream is trimmed up to and including this version.
     trimmed: AtomicU64,
-    /// That position, and the version that was published then.
-    tip: Mutex<(Position, Version)>,
-    marks: Mutex<Marks>,
+    passed: Mutex<Passed>,
     /// Entries of the change stream that were counted.
     counted: Mutex<Counted>,
     /// Why a record could not be applied.
     failure: Mutex<Option<String>>,
+}
+
+/// What is known of the records that were applied.
+#[derive(Default)]
+struct Passed {
+    /// The position behind them, and the version that was published then.
+    tip: (Position, Version),
+    marks: Marks,
 }
 
 /// Some positions of the log, in order.
@@ -80,6 +86,32 @@ pub(super) struct LoggedGroup {
     pub(super) next_version: Version,
 }
 
+impl Marks {
+    /// The record at `at`, with a content of `bytes` bytes, was applied.
+    fn note(&mut self, at: Position, head: &GroupHead, bytes: usize) {
+        self.records += 1;
+        self.bytes += bytes as u64;
+        let spacing = self.spacing.max(1);
+        if self.records < MARK_RECORDS * spacing && self.bytes < MARK_BYTES * spacing {
+            return;
+        }
+        (self.records, self.bytes) = (0, 0);
+        self.list.push(Mark {
+            at,
+            first: head.first,
+            time_ms: head.time_ms,
+        });
+        if self.list.len() > MAX_MARKS {
+            self.spacing = spacing * 2;
+            let mut number = 0_u32;
+            self.list.retain(|_| {
+                number += 1;
+                number.is_multiple_of(2)
+            });
+        }
+    }
+}
+
 impl History {
     /// The history before the position `next`, where `version` is published.
     pub(super) fn new(
@@ -95,8 +127,10 @@ impl History {
             retry: options.retry,
             applied: AtomicU64::new(next),
             trimmed: AtomicU64::new(0),
-            tip: Mutex::new((next, version)),
-            marks: Mutex::default(),
+            passed: Mutex::new(Passed {
+                tip: (next, version),
+                marks: Marks::default(),
+            }),
             counted: Mutex::default(),
             failure: Mutex::default(),
         }
@@ -132,34 +166,18 @@ impl History {
     }
 
     pub(super) fn set_trimmed(&self, trimmed: Version) {
-        self.trimmed.fetch_max(trimmed, Ordering::AcqRel);
+        if self.trimmed() < trimmed {
+            self.trimmed.fetch_max(trimmed, Ordering::AcqRel);
+        }
     }
 
     /// The record at `at` is applied, and `published` is the last version.
     pub(super) fn note(&self, at: Position, head: &GroupHead, published: Version, bytes: usize) {
         self.set_trimmed(head.stream.trimmed);
-        *self.tip.lock() = (at + 1, published);
-        let mut marks = self.marks.lock();
-        marks.records += 1;
-        marks.bytes += bytes as u64;
-        let spacing = marks.spacing.max(1);
-        if marks.records >= MARK_RECORDS * spacing || marks.bytes >= MARK_BYTES * spacing {
-            (marks.records, marks.bytes) = (0, 0);
-            marks.list.push(Mark {
-                at,
-                first: head.first,
-                time_ms: head.time_ms,
-            });
-            if marks.list.len() > MAX_MARKS {
-                marks.spacing = spacing * 2;
-                let mut number = 0_u32;
-                marks.list.retain(|_| {
-                    number += 1;
-                    number.is_multiple_of(2)
-                });
-            }
-        }
-        drop(marks);
+        let mut passed = self.passed.lock();
+        passed.tip = (at + 1, published);
+        passed.marks.note(at, head, bytes);
+        drop(passed);
         self.applied.store(at + 1, Ordering::Release);
     }
 
@@ -211,7 +229,8 @@ impl History {
         let first = self.first()?;
         let (mut low, mut high) = (first, end);
         {
-            let marks = self.marks.lock();
+            let passed = self.passed.lock();
+            let marks = &passed.marks;
             let known = marks
                 .list
                 .partition_point(|mark| is_before(mark.first, mark.time_ms));
@@ -254,7 +273,7 @@ impl History {
 
     /// The last version that survives a loss of power, as far as this process has applied the log.
     pub(super) fn durable_version(&self) -> Result<Version, StorageError> {
-        let (next, version) = *self.tip.lock();
+        let (next, version) = self.passed.lock().tip;
         let durable = self.call(|log| log.durable()).map_err(log_error)?;
         if durable >= next {
             return Ok(version);

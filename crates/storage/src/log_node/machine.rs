@@ -6,6 +6,7 @@ use isomer_shared_log::{Position, RecordHash, StateMachine, Validated};
 
 use super::{
     history::History,
+    log_clock::LogTime,
     record::{GroupEncoder, GroupHead, GroupRecord, LoggedCommit, LoggedFootprint, Watermarks},
 };
 use crate::{
@@ -42,7 +43,7 @@ pub(super) enum Refusal {
 pub(super) struct Machine<B: Backend> {
     state: Arc<State<B>>,
     history: Arc<History>,
-    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    log_time: Arc<LogTime>,
     /// Watermarks of the change stream behind the last record.
     stream: Watermarks,
     /// Time of the last record.
@@ -56,13 +57,13 @@ impl<B: Backend> Machine<B> {
     pub(super) fn new(
         state: Arc<State<B>>,
         history: Arc<History>,
-        clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+        log_time: Arc<LogTime>,
         last: GroupHead,
     ) -> Self {
         Self {
             state,
             history,
-            clock,
+            log_time,
             stream: last.stream,
             last_ms: last.time_ms,
             validated: last,
@@ -72,6 +73,11 @@ impl<B: Backend> Machine<B> {
     /// The version of the first commit in the record that was validated last.
     pub(super) fn first_version(&self) -> Version {
         self.validated.first
+    }
+
+    /// The time of the last record that was applied.
+    pub(super) fn last_ms(&self) -> u64 {
+        self.last_ms
     }
 
     /// Watermarks of the change stream behind the last record that was applied.
@@ -85,19 +91,16 @@ impl<B: Backend> Machine<B> {
         encoder: &mut GroupEncoder,
         first: Version,
     ) -> Vec<Result<(), Refusal>> {
-        let works: Vec<&Work<B>> = group
-            .iter()
-            .map(|change| match change {
-                Change::Commit(work) => *work,
-                Change::Load(_) | Change::Trim(_) => {
-                    unreachable!("loads and trims are alone in their group")
-                }
-            })
-            .collect();
-        let validation = self.state.validate(first, works.iter().copied());
+        let works = group.iter().map(|change| match change {
+            Change::Commit(work) => *work,
+            Change::Load(_) | Change::Trim(_) => {
+                unreachable!("loads and trims are alone in their group")
+            }
+        });
+        let validation = self.state.validate(first, works.clone());
         let mut commits = validation.commits.iter();
         let mut outcomes = Vec::with_capacity(group.len());
-        for (work, result) in works.iter().zip(validation.results) {
+        for (work, result) in works.zip(validation.results) {
             if result.is_ok() {
                 let commit = commits.next().expect("a commit for each valid member");
                 encoder.push(commit, LoggedFootprint::Granules(work.footprint.changed()));
@@ -197,7 +200,7 @@ impl<B: Backend> StateMachine for Machine<B> {
                 };
             }
         };
-        let time_ms = (self.clock)().max(self.last_ms);
+        let time_ms = self.log_time.now_ms(self.last_ms);
         let mut encoder = GroupEncoder::new(time_ms, first, self.stream);
         let outcomes = match group {
             [Change::Trim(upto)] => {
@@ -227,6 +230,11 @@ impl<B: Backend> StateMachine for Machine<B> {
                 content: is_any.then_some(content),
             },
         }
+    }
+
+    fn make_room(&mut self, bytes: usize) -> Result<(), String> {
+        let made = self.state.backend.make_room(bytes);
+        made.map_err(|error| error.to_string())
     }
 
     fn apply(&mut self, at: Position, hash: RecordHash, content: &[u8]) -> Result<(), String> {

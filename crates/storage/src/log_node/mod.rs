@@ -10,6 +10,7 @@
 
 mod follower;
 mod history;
+mod log_clock;
 mod machine;
 mod options;
 mod record;
@@ -21,14 +22,16 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use isomer_shared_log::{LogError, Node, NodeError, Options, Position, RecordHash, SharedLog};
+use isomer_shared_log::{LogError, LogNode, NodeError, Options, Position, RecordHash, SharedLog};
 
 use self::{
     follower::Follower,
     history::{History, log_error},
+    log_clock::LogTime,
     machine::{Change, Load, Machine, Refusal},
 };
 pub use self::{
+    log_clock::LogClock,
     options::{LogRetention, SharedOptions},
     record::{
         GROUP_FORMAT, GroupEncoder, GroupError, GroupHead, GroupRecord, LoggedCommit,
@@ -36,8 +39,8 @@ pub use self::{
     },
 };
 use crate::{
-    Backend, Durability, LogPoint, Pairs, Statistics, StorageError, StreamEntry, Version, View,
-    WriteSet,
+    Backend, Durability, LogPoint, PairIterator, Statistics, StorageError, StreamEntry, Version,
+    View, WriteSet,
     state::{State, Work, copy_of},
     sync::Mutex,
 };
@@ -49,9 +52,9 @@ const RECORD_OVERHEAD_BYTES: usize = 4 << 10;
 pub(crate) struct Shared<B: Backend> {
     state: Arc<State<B>>,
     history: Arc<History>,
-    node: Mutex<Node<Arc<dyn SharedLog>, Machine<B>>>,
+    node: Mutex<LogNode<Arc<dyn SharedLog>, Machine<B>>>,
     retention: LogRetention,
-    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    log_time: Arc<LogTime>,
     /// [`Backend::log_point`] when the log was trimmed last.
     trimmed_for: AtomicU64,
     /// One trim at a time.
@@ -77,17 +80,20 @@ impl<B: Backend> Shared<B> {
         let history = Arc::new(History::new(log.clone(), &options, point.next, version));
         let last = last_head(&history, point, version)?;
         history.set_trimmed(last.stream.trimmed);
-        let clock = options.clock.clone();
-        let machine = Machine::new(state.clone(), history.clone(), clock.clone(), last);
+        let log_time = Arc::new(LogTime::new(options.clock.clone(), options.time.clone()));
+        let machine = Machine::new(state.clone(), history.clone(), log_time.clone(), last);
         let random = options.random.clone();
+        let writer = random();
+        // Attempts of this node differ by the low half, and those of two nodes by the high one.
+        let high = u128::from(random()) << 64;
         let node_options = Options {
-            writer: random(),
-            nonces: Box::new(move || u128::from(random()) << 64 | u128::from(random())),
+            writer,
+            nonces: Box::new(move || high | u128::from(random())),
             time: options.time.clone(),
             retry: options.retry,
         };
         let hash = RecordHash(point.hash);
-        let node = Node::open(log, machine, point.next, hash, node_options);
+        let node = LogNode::open(log, machine, point.next, hash, node_options);
         let mut node = node.map_err(|error| history_error(&history, error))?;
         node.catch_up()
             .map_err(|error| history_error(&history, error))?;
@@ -96,7 +102,7 @@ impl<B: Backend> Shared<B> {
             history,
             node: Mutex::new(node),
             retention: options.retention,
-            clock,
+            log_time,
             trimmed_for: AtomicU64::new(point.next),
             trimming: Mutex::default(),
             follower: Follower::default(),
@@ -136,7 +142,19 @@ impl<B: Backend> Shared<B> {
 
     /// Commits the group; returns one outcome per member.
     pub(crate) fn commit_group(&self, group: &[&Work<B>]) -> Vec<Result<Version, StorageError>> {
-        let changes: Vec<Change<'_, B>> = group.iter().map(|work| Change::Commit(work)).collect();
+        let (single, several);
+        let changes: &[Change<'_, B>] = match group {
+            // The usual case allocates nothing.
+            [work] => {
+                single = [Change::Commit(work)];
+                &single
+            }
+            _ => {
+                let all = group.iter().map(|work| Change::Commit(work));
+                several = all.collect::<Vec<_>>();
+                &several
+            }
+        };
         let mut results = Vec::with_capacity(group.len());
         let mut sync_to = None;
         let mut node = self.node.lock();
@@ -194,16 +212,16 @@ impl<B: Backend> Shared<B> {
         })
     }
 
-    /// Makes all commits so far durable.
+    /// Makes all commits so far durable, also those of other processes that are not applied here yet.
     pub(crate) fn sync(&self) -> Result<(), StorageError> {
-        let upto = self.history.applied();
-        self.history.call(|log| log.sync(upto)).map_err(log_error)
+        let synced = self.history.call(|log| log.sync(log.end()?));
+        synced.map_err(log_error)
     }
 
     /// See [`crate::Engine::ingest`]: one large transaction, which conflicts with everything that began before.
     pub(crate) fn ingest(
         &self,
-        pairs: &mut Pairs<'_>,
+        pairs: &mut PairIterator<'_>,
         stream: &[u8],
     ) -> Result<Version, StorageError> {
         let max = self.state.capabilities.max_transaction_bytes;
@@ -237,7 +255,7 @@ impl<B: Backend> Shared<B> {
     /// Commits something that is alone in its record; returns its position and its version.
     fn commit_alone(
         &self,
-        node: &mut Node<Arc<dyn SharedLog>, Machine<B>>,
+        node: &mut LogNode<Arc<dyn SharedLog>, Machine<B>>,
         change: Change<'_, B>,
     ) -> Result<(Position, Version), StorageError> {
         let outcomes = node.commit_unsynced(&[change]);
@@ -301,7 +319,7 @@ impl<B: Backend> Shared<B> {
             return Ok(());
         }
         self.drop_entries()?;
-        let now_ms = (self.clock)();
+        let now_ms = self.now_ms();
         let without_entries = self.node.lock().machine().stream().without_entries;
         // At most the last record, which stays: it names the watermarks of the change stream.
         let streamed = self.history.position_of(without_entries + 1)?;
@@ -315,6 +333,11 @@ impl<B: Backend> Shared<B> {
         trimmed.map(drop).map_err(|error| self.error(error))
     }
 
+    fn now_ms(&self) -> u64 {
+        let last_ms = self.node.lock().machine().last_ms();
+        self.log_time.now_ms(last_ms)
+    }
+
     /// Drops the entries of the change stream beyond the limits of the retention options.
     fn drop_entries(&self) -> Result<(), StorageError> {
         let LogRetention {
@@ -324,7 +347,7 @@ impl<B: Backend> Shared<B> {
         } = self.retention;
         let mut upto = 0;
         if let Some(stream_ms) = stream_ms {
-            let before = (self.clock)().saturating_sub(stream_ms).checked_sub(1);
+            let before = self.now_ms().saturating_sub(stream_ms).checked_sub(1);
             let found = match before {
                 Some(before) => self.history.at_time(before)?,
                 None => None,
@@ -367,7 +390,9 @@ fn history_error(history: &History, error: NodeError) -> StorageError {
             Some(reason) => format!("{error} ({reason})"),
             None => error.to_string(),
         }),
-        NodeError::Fenced | NodeError::Apply { .. } => StorageError::Unavailable(error.to_string()),
+        NodeError::NoRoom(_) | NodeError::Fenced | NodeError::Apply { .. } => {
+            StorageError::Unavailable(error.to_string())
+        }
     }
 }
 

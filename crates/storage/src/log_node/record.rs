@@ -33,6 +33,8 @@ const GROUP: u8 = 1;
 const NOTE: u8 = 2;
 const HEAD_BYTES: usize = 2 + 4 * 8 + 4;
 const GRANULE_BYTES: usize = 16;
+/// A commit has at most that in addition to its granules, entry and writes: a byte and three numbers.
+const MAX_COUNTS_BYTES: usize = 1 + 3 * 10;
 
 /// What the change stream contains, after some record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,7 +162,13 @@ impl GroupEncoder {
             .stream
             .after_commit(commit.version, !commit.stream.is_empty());
         self.count += 1;
+        let writes = writes_bytes(commit.writes);
+        let granules = match changed {
+            LoggedFootprint::Granules(granules) => granules.len() * GRANULE_BYTES,
+            LoggedFootprint::Everything => 0,
+        };
         let out = &mut self.bytes;
+        out.reserve(granules + commit.stream.len() + writes as usize + MAX_COUNTS_BYTES);
         out.push(u8::from(changed == LoggedFootprint::Everything));
         match changed {
             LoggedFootprint::Granules(granules) => {
@@ -172,7 +180,7 @@ impl GroupEncoder {
             LoggedFootprint::Everything => put_number(out, 0),
         }
         put_bytes(out, commit.stream);
-        put_number(out, writes_bytes(commit.writes));
+        put_number(out, writes);
         put_writes(out, commit.writes);
     }
 
@@ -189,17 +197,17 @@ impl GroupEncoder {
             count,
         } = self;
         let kind = if count == 0 { NOTE } else { GROUP };
-        let mut out = Vec::with_capacity(HEAD_BYTES);
-        out.extend_from_slice(&[GROUP_FORMAT, kind]);
+        bytes[..2].copy_from_slice(&[GROUP_FORMAT, kind]);
         let Watermarks {
             trimmed,
             without_entries,
         } = head.stream;
-        for number in [head.time_ms, head.first, trimmed, without_entries] {
-            out.extend_from_slice(&number.to_le_bytes());
+        let numbers = [head.time_ms, head.first, trimmed, without_entries];
+        let (words, end) = bytes[2..HEAD_BYTES].as_chunks_mut::<8>();
+        for (word, number) in words.iter_mut().zip(numbers) {
+            *word = number.to_le_bytes();
         }
-        out.extend_from_slice(&count.to_le_bytes());
-        bytes[..HEAD_BYTES].copy_from_slice(&out);
+        end.copy_from_slice(&count.to_le_bytes());
         (bytes, head)
     }
 }

@@ -1,20 +1,12 @@
 //! Engines on a shared log pass the scripts of the contract, alone and as two processes of one database.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use isomer_shared_log::{LogId, MemoryLog};
 
 use crate::{
-    Capabilities, CommitHook, Durability, Engine, EngineTransaction, MemoryEngine, SharedOptions,
-    Snapshot, Statistics, StorageError, StreamEntry, Version,
-    conformance::{Make, Subject, SubjectOptions, random_history},
+    Durability, Engine, MemoryEngine, SharedOptions,
+    conformance::{EngineTurns, Make, Subject, SubjectOptions, random_history},
 };
 
 const GRACE: Duration = Duration::from_secs(60);
@@ -57,107 +49,12 @@ fn alone(options: SubjectOptions) -> Box<dyn Subject> {
     })
 }
 
-/// Two processes that take turns: each call goes to the other one than the call before.
-struct InTurns {
-    engines: [Arc<MemoryEngine>; 2],
-    turn: AtomicU64,
-    writers: Writers,
-}
-
-/// In which processes transactions run.
-#[derive(Clone, Copy, PartialEq)]
-enum Writers {
-    Both,
-    First,
-}
-
-impl InTurns {
-    fn next(&self) -> &MemoryEngine {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        &self.engines[turn as usize % 2]
-    }
-}
-
-impl Engine for InTurns {
-    fn capabilities(&self) -> Capabilities {
-        self.next().capabilities()
-    }
-
-    fn version(&self) -> Version {
-        self.next().version()
-    }
-
-    fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StorageError> {
-        self.next().snapshot()
-    }
-
-    fn begin(&self) -> Result<Box<dyn EngineTransaction>, StorageError> {
-        match self.writers {
-            Writers::Both => self.next().begin(),
-            Writers::First => self.engines[0].begin(),
-        }
-    }
-
-    fn stream(
-        &self,
-        after: Version,
-        max_entries: usize,
-        max_bytes: usize,
-        durable_only: bool,
-    ) -> Result<Vec<StreamEntry>, StorageError> {
-        self.next()
-            .stream(after, max_entries, max_bytes, durable_only)
-    }
-
-    fn trim_stream(&self, upto: Version) -> Result<(), StorageError> {
-        self.next().trim_stream(upto)
-    }
-
-    fn stream_trimmed(&self) -> Result<Version, StorageError> {
-        self.next().stream_trimmed()
-    }
-
-    fn sync(&self) -> Result<(), StorageError> {
-        self.next().sync()
-    }
-
-    fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
-        self.next().checkpoint(target)
-    }
-
-    fn ingest(
-        &self,
-        pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>,
-        stream: Option<&[u8]>,
-    ) -> Result<Version, StorageError> {
-        self.next().ingest(pairs, stream)
-    }
-
-    fn set_hook(&self, hook: Arc<dyn CommitHook>) {
-        for engine in &self.engines {
-            engine.set_hook(hook.clone());
-        }
-    }
-
-    fn statistics(&self) -> Result<Statistics, StorageError> {
-        let of_other = self.next().statistics()?;
-        let mut statistics = self.next().statistics()?;
-        assert_eq!(statistics.key_count, of_other.key_count);
-        assert_eq!(statistics.stream_entries, of_other.stream_entries);
-        statistics.commits += of_other.commits;
-        statistics.conflicts += of_other.conflicts;
-        Ok(statistics)
-    }
-
-    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
-        self.next().verify(progress)
-    }
-}
-
+/// Two processes, of which one or both write.
 struct Two {
     log: MemoryLog,
     options: SubjectOptions,
-    engine: Arc<InTurns>,
+    writer_count: usize,
+    engine: Arc<EngineTurns<MemoryEngine>>,
 }
 
 impl Subject for Two {
@@ -167,34 +64,31 @@ impl Subject for Two {
 
     fn reopen(&mut self) {
         // The other one stays open.
-        let [first, _] = &self.engine.engines;
-        self.engine = Arc::new(InTurns {
-            engines: [open(&self.log, self.options), first.clone()],
-            turn: AtomicU64::new(0),
-            writers: self.engine.writers,
-        });
+        let engines = vec![
+            open(&self.log, self.options),
+            self.engine.engines()[0].clone(),
+        ];
+        self.engine = Arc::new(EngineTurns::new(engines).writer_count(self.writer_count));
     }
 }
 
-fn two(options: SubjectOptions, writers: Writers) -> Box<dyn Subject> {
+fn two(options: SubjectOptions, writer_count: usize) -> Box<dyn Subject> {
     let log = new_log();
+    let engines = vec![open(&log, options), open(&log, options)];
     Box::new(Two {
-        engine: Arc::new(InTurns {
-            engines: [open(&log, options), open(&log, options)],
-            turn: AtomicU64::new(0),
-            writers,
-        }),
+        engine: Arc::new(EngineTurns::new(engines).writer_count(writer_count)),
+        writer_count,
         log,
         options,
     })
 }
 
 fn two_writers(options: SubjectOptions) -> Box<dyn Subject> {
-    two(options, Writers::Both)
+    two(options, 2)
 }
 
 fn writer_and_reader(options: SubjectOptions) -> Box<dyn Subject> {
-    two(options, Writers::First)
+    two(options, 1)
 }
 
 mod one_process {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use isomer_storage::{
-    Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, Order, Pairs, Statistics,
+    Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, Order, PairIterator, Statistics,
     StorageError, StreamEntry, Version, View, Visitor,
 };
 
@@ -207,7 +207,12 @@ impl Backend for MapBackend {
         not_here()
     }
 
-    fn ingest(&self, _: Version, _: &mut Pairs<'_>, _: Option<&[u8]>) -> Result<(), StorageError> {
+    fn ingest(
+        &self,
+        _: Version,
+        _: &mut PairIterator<'_>,
+        _: Option<&[u8]>,
+    ) -> Result<(), StorageError> {
         not_here()
     }
 

@@ -8,7 +8,7 @@ use std::sync::{
 use isomer_data::{Access, Clock, DataStore, DataStoreOptions};
 use isomer_db::{Map, Value};
 use isomer_storage::MemoryEngine;
-use isomer_sync::{Cause, Peer, Result, SyncError, answer, exchange};
+use isomer_sync::{Cause, PeerConnection, Result, SyncError, answer, exchange};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -59,12 +59,12 @@ impl Replica {
     }
 }
 
-impl Peer for &Replica {
+impl PeerConnection for &Replica {
     fn name(&self) -> &str {
         "peer"
     }
 
-    fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
+    fn request(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
         Ok(answer(&self.store, frame))
     }
 }

@@ -2,7 +2,7 @@
 
 use isomer_data::{Access, ConvergentOp, ConvergentOwner};
 use isomer_db::{Database, Durability, Value, internals::DatabaseInternals as _};
-use isomer_sync::{Local, Peer, Result, SyncError, exchange, scrub};
+use isomer_sync::{Local, PeerConnection, Result, SyncError, exchange, scrub};
 
 /// A peer that records its requests, and disconnects after a number of them.
 struct Watched {
@@ -21,12 +21,12 @@ impl Watched {
     }
 }
 
-impl Peer for Watched {
+impl PeerConnection for Watched {
     fn name(&self) -> &str {
         self.peer.name()
     }
 
-    fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
+    fn request(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
         self.asked += 1;
         if self.asked > self.gone_after {
             return Err(SyncError::Unreachable {
@@ -34,7 +34,7 @@ impl Peer for Watched {
                 reason: "the cable was pulled".into(),
             });
         }
-        self.peer.ask(frame)
+        self.peer.request(frame)
     }
 }
 
@@ -221,7 +221,7 @@ fn an_indexed_property_that_becomes_convergent_elsewhere_is_found() {
     exchange(&to, &mut peer, &mut |_| ()).unwrap();
     assert!(!seeks(&other), "a set is not in it");
     assert_eq!(found(&other), [7, 43, 45, 47, 49]);
-    assert_eq!(other.check().unwrap(), Vec::<String>::new());
+    assert_eq!(other.check().run().unwrap(), Vec::<String>::new());
     let refused = one
         .query("CREATE INDEX FOR (p:Post) ON (p.likes)")
         .unwrap_err();

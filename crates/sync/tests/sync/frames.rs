@@ -3,7 +3,7 @@
 use isomer_data::{Access, DataStore};
 use isomer_db::{Database, internals::DatabaseInternals as _};
 use isomer_replication::ReplicatedSpace;
-use isomer_sync::{Local, Peer, Result, answer, exchange, scrub};
+use isomer_sync::{Local, PeerConnection, Result, answer, exchange, scrub};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes before the content of a frame.
@@ -56,14 +56,14 @@ struct Recorder {
     asked: Vec<Vec<u8>>,
 }
 
-impl Peer for Recorder {
+impl PeerConnection for Recorder {
     fn name(&self) -> &str {
         self.peer.name()
     }
 
-    fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
+    fn request(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
         self.asked.push(frame.to_vec());
-        self.peer.ask(frame)
+        self.peer.request(frame)
     }
 }
 

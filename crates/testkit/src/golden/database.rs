@@ -15,6 +15,7 @@ use isomer_db::{
 };
 
 use super::{World, buckets};
+use crate::second_process;
 
 /// A fresh database and the sessions of one script.
 pub struct DatabaseWorld {
@@ -59,9 +60,10 @@ impl DatabaseWorld {
         Ok(Self::of(builder().open_in_memory()?, None))
     }
 
-    /// A new database in the folder `path`.
+    /// A new database in the folder `path`; see [`second_process`].
     pub fn on_disk(path: &Path) -> Result<Self> {
-        Ok(Self::of(builder().open(path)?, Some(path.to_owned())))
+        let db = second_process::open(&[], builder(), path)?;
+        Ok(Self::of(db, Some(path.to_owned())))
     }
 
     fn of(db: Database, path: Option<PathBuf>) -> Self {
@@ -78,7 +80,7 @@ impl DatabaseWorld {
         self.sessions.clear();
         if let Some(path) = &self.path {
             self.db = None;
-            self.db = Some(builder().open(path)?);
+            self.db = Some(second_process::open(&[], builder(), path)?);
         }
         Ok(())
     }

@@ -28,6 +28,8 @@ pub enum Kind {
     Adjacency,
     /// Documents found through an ordered index.
     Index,
+    /// Relationships found through an ordered index.
+    RelationshipIndex,
     /// Nodes with a label.
     Label,
     /// Documents that match a filter without an index.
@@ -44,7 +46,7 @@ enum Shape {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::BucketList,
         Self::PropertyList,
         Self::BucketRegister,
@@ -52,6 +54,7 @@ impl Kind {
         Self::BucketRange,
         Self::Adjacency,
         Self::Index,
+        Self::RelationshipIndex,
         Self::Label,
         Self::Scan,
     ];
@@ -73,6 +76,7 @@ impl Kind {
             Self::BucketRange => "bucket range",
             Self::Adjacency => "relationships of hub",
             Self::Index => "index",
+            Self::RelationshipIndex => "relationship index",
             Self::Label => "label",
             Self::Scan => "scan",
         }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use isomer_db::{
     Database, Query, SchemaError, WriteTransaction, internals::DatabaseInternals as _,
 };
-use isomer_oracle::graph::{Graph, Node};
+use isomer_oracle::graph::{Graph, Node, Relationship};
 use isomer_oracle::logic::same_group;
 use isomer_oracle::notation::literal;
 use isomer_oracle::{Datum, Fault, Map, Variation};
@@ -42,7 +42,24 @@ pub struct Tally {
     pub left_out: usize,
 }
 
-/// A constraint on the nodes of a label.
+/// The records that the constraints of a graph are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Records {
+    Nodes,
+    Relationships,
+}
+
+impl Records {
+    /// The pattern of a record: `(n:L {…})`, `()-[n:L {…}]->()`.
+    fn pattern(self, record: &str) -> String {
+        match self {
+            Self::Nodes => format!("({record})"),
+            Self::Relationships => format!("()-[{record}]->()"),
+        }
+    }
+}
+
+/// A constraint on the nodes of a label, or the relationships of a type of the same name.
 #[derive(Clone, Debug)]
 enum Rule {
     Required(&'static str),
@@ -55,12 +72,13 @@ enum Rule {
 #[derive(Clone, Debug)]
 struct Constraint {
     name: String,
+    records: Records,
     label: &'static str,
     rule: Rule,
 }
 
 impl Constraint {
-    fn random(number: usize, random: &mut Random) -> Self {
+    fn random(number: usize, records: Records, random: &mut Random) -> Self {
         let property = |random: &mut Random| *random.pick(&PROPERTIES);
         let several = |random: &mut Random| {
             let all = PROPERTIES.iter().copied();
@@ -80,6 +98,7 @@ impl Constraint {
         };
         Self {
             name: format!("rule_{number}"),
+            records,
             label: LABELS[random.below(2) as usize],
             rule,
         }
@@ -95,34 +114,47 @@ impl Constraint {
             Rule::Integer(name) => format!("n.{name} IS :: INTEGER"),
             Rule::Bounds(name) => format!("0 <= n.{name} < 4"),
             Rule::Unique(names) => format!("{} IS UNIQUE", all(names)),
-            Rule::Key(names) => format!("{} IS NODE KEY", all(names)),
+            Rule::Key(names) => format!("{} IS KEY", all(names)),
         };
-        let (name, label) = (&self.name, self.label);
-        format!("CREATE CONSTRAINT {name} FOR (n:{label}) REQUIRE {demand}")
+        let pattern = self.records.pattern(&format!("n:{}", self.label));
+        let name = &self.name;
+        format!("CREATE CONSTRAINT {name} FOR {pattern} REQUIRE {demand}")
     }
 
     fn holds(&self, graph: &Graph) -> bool {
-        let nodes = graph.nodes.values();
-        let carry = |node: &&Node| node.labels.contains(self.label);
-        let nodes: Vec<&Node> = nodes.filter(carry).collect();
-        let values = |node: &Node, names: &[&str]| -> Option<Vec<Datum>> {
+        let records: Vec<&Map> = match self.records {
+            Records::Nodes => {
+                let carry = |node: &&Node| node.labels.contains(self.label);
+                let nodes = graph.nodes.values().filter(carry);
+                nodes.map(|node| &node.properties).collect()
+            }
+            Records::Relationships => {
+                let carry = |one: &&Relationship| one.name == self.label;
+                let found = graph.relationships.values().filter(carry);
+                found.map(|one| &one.properties).collect()
+            }
+        };
+        let values = |properties: &Map, names: &[&str]| -> Option<Vec<Datum>> {
             names
                 .iter()
-                .map(|name| node.properties.get(*name).cloned())
+                .map(|name| properties.get(*name).cloned())
                 .collect()
         };
         let once = |names: &[&str]| {
-            let all: Vec<_> = nodes
+            let all: Vec<_> = records
                 .iter()
-                .filter_map(|node| values(node, names))
+                .filter_map(|record| values(record, names))
                 .collect();
             (0..all.len()).all(|at| !all[..at].iter().any(|other| same_group(other, &all[at])))
         };
         let each = |name: &str, fits: &dyn Fn(&Datum) -> bool| {
-            let mut found = nodes.iter().filter_map(|node| node.properties.get(name));
+            let mut found = records.iter().filter_map(|record| record.get(name));
             found.all(fits)
         };
-        let present = |names: &[&str]| nodes.iter().all(|node| values(node, names).is_some());
+        let present = |names: &[&str]| {
+            let mut records = records.iter();
+            records.all(|record| values(record, names).is_some())
+        };
         match &self.rule {
             Rule::Required(name) => present(&[name]),
             Rule::Integer(name) => each(name, &|value| value.as_int().is_some()),
@@ -156,10 +188,14 @@ pub fn compare(count: usize, seed: u64) -> Result<Tally> {
 }
 
 fn on_one_graph(random: &mut Random, tally: &mut Tally) -> Result<()> {
-    let mut graph = start(random);
+    let records = match random.once_in(3) {
+        true => Records::Relationships,
+        false => Records::Nodes,
+    };
+    let mut graph = start(records, random);
     let mut rules: Vec<Constraint> = Vec::new();
     for number in 0..1 + random.below(4) as usize {
-        let rule = Constraint::random(number, random);
+        let rule = Constraint::random(number, records, random);
         // An equal constraint, or a key over the values of a unique constraint, is refused.
         let same = |own: &Constraint| match (&own.rule, &rule.rule) {
             (Rule::Unique(a) | Rule::Key(a), Rule::Unique(b) | Rule::Key(b)) => a == b,
@@ -186,12 +222,17 @@ fn on_one_graph(random: &mut Random, tally: &mut Tally) -> Result<()> {
                 .with_context(|| history.join("\n"))?;
         }
         if mode != Mode::NoRules {
-            database.query("CREATE INDEX FOR (n:L) ON (n.b)").ok();
+            let pattern = records.pattern("n:L");
+            let index = format!("CREATE INDEX FOR {pattern} ON (n.b)");
+            database.query(&index).ok();
         }
         databases.push((mode, database));
     }
     for _ in 0..STATEMENTS_PER_GRAPH {
-        let text = statement(random);
+        let text = match records {
+            Records::Nodes => statement(random),
+            Records::Relationships => statement_on_relationships(random),
+        };
         tally.tried += 1;
         let Some(expected) = expected(&text, &graph, &rules) else {
             tally.left_out += 1;
@@ -216,7 +257,7 @@ fn on_one_graph(random: &mut Random, tally: &mut Tally) -> Result<()> {
         }
     }
     for (mode, database) in &databases {
-        let found = database.check()?;
+        let found = database.check().run()?;
         ensure!(
             found.is_empty(),
             "{mode:?}: {}\nafter\n{}",
@@ -327,7 +368,7 @@ fn judge(
                 ensure!(
                     error.schema_error() == Some(SchemaError::Violated)
                         && names.iter().any(|name| message.contains(name.as_str()))
-                        && message.contains("node "),
+                        && (message.contains("node ") || message.contains("relationship ")),
                     "another error than that {names:?} are broken: {message}"
                 );
             }
@@ -350,17 +391,27 @@ fn ends(transaction: WriteTransaction, keeps: bool) -> Result<()> {
 
 // ---- graphs and statements
 
-fn start(random: &mut Random) -> Graph {
+fn start(records: Records, random: &mut Random) -> Graph {
     let mut graph = Graph::default();
     for _ in 0..random.below(5) {
-        let labels = LABELS.iter().filter(|_| !random.once_in(3));
-        let labels = labels.map(|label| (*label).to_owned()).collect();
         let mut properties = Map::new();
         for name in PROPERTIES {
             if !random.once_in(4) {
                 properties.insert(name.into(), Datum::Int(random.below(4) as i64));
             }
         }
+        if records == Records::Relationships {
+            let ends = [0, 1].map(|_| graph.add_node(Node::default()));
+            graph.add_relationship(Relationship {
+                source: ends[0],
+                target: *random.pick(&ends),
+                name: (*random.pick(&LABELS)).to_owned(),
+                properties,
+            });
+            continue;
+        }
+        let labels = LABELS.iter().filter(|_| !random.once_in(3));
+        let labels = labels.map(|label| (*label).to_owned()).collect();
         graph.add_node(Node { labels, properties });
     }
     graph
@@ -475,6 +526,107 @@ fn next(k: &str, random: &mut Random) -> String {
         _ => format!(
             "WITH collect(n) AS all UNWIND all AS n CALL {{ MATCH ({k}:{label} {{{name}: 1}}) DETACH DELETE {k} }}"
         ),
+    }
+}
+
+/// What a relationship can be set to: it keeps its type.
+fn relationship_items(variable: &str, random: &mut Random) -> String {
+    loop {
+        let items = items(variable, random);
+        if !items.contains(&format!("{variable}:")) {
+            return items;
+        }
+    }
+}
+
+/// A pattern of a relationship with a value, its ends anything.
+fn sought(variable: &str, random: &mut Random) -> String {
+    let (label, name) = (random.pick(&LABELS), random.pick(&PROPERTIES));
+    let value = random.below(4);
+    Records::Relationships.pattern(&format!("{variable}:{label} {{{name}: {value}}}"))
+}
+
+/// As [`first`], of a relationship.
+fn first_relationship(random: &mut Random) -> String {
+    let label = *random.pick(&LABELS);
+    let name = *random.pick(&PROPERTIES);
+    let any = |variable: &str| Records::Relationships.pattern(&format!("{variable}:{label}"));
+    let each = Records::Relationships.pattern(&format!("n:{label} {{{name}: i}}"));
+    match random.below(11) {
+        0 | 1 => format!("CREATE ()-[n:{label} {}]->()", map(random)),
+        2 => format!("MATCH {}", any("n")),
+        3 => format!("MATCH {}", sought("n", random)),
+        4 => format!("MERGE {}", sought("n", random)),
+        5 => format!(
+            "MERGE {} ON CREATE SET {} ON MATCH SET {}",
+            sought("n", random),
+            relationship_items("n", random),
+            relationship_items("n", random)
+        ),
+        6 => format!("UNWIND [0, 1, 2] AS i MERGE {each}"),
+        7 => format!("UNWIND [3, 1, 2] AS i CREATE {each}"),
+        8 => format!(
+            "MATCH {}, {} WHERE n.{name} < m.{name} WITH n, m ORDER BY n.{name}, m.{name} LIMIT 1 SET {}",
+            any("n"),
+            any("m"),
+            swap(name)
+        ),
+        9 => format!("MATCH {} WITH n ORDER BY n.{name} DESC LIMIT 2", any("n")),
+        _ => format!(
+            "MATCH {} WHERE n.{name} = {} OR n.b >= {}",
+            any("n"),
+            random.below(4),
+            random.below(4)
+        ),
+    }
+}
+
+/// As [`next`], of a relationship.
+fn next_relationship(k: &str, random: &mut Random) -> String {
+    let label = *random.pick(&LABELS);
+    let name = *random.pick(&PROPERTIES);
+    match random.below(12) {
+        0..=3 => format!("SET {}", relationship_items("n", random)),
+        4 => format!("REMOVE n.{name}"),
+        5 => format!(
+            "WITH n CALL {{ WITH n SET {} }}",
+            relationship_items("n", random)
+        ),
+        6 => format!("FOREACH (x IN [1, 2, 3] | SET n.{name} = x)"),
+        7 => format!("FOREACH (x IN [3, 4] | CREATE ()-[:{label} {{{name}: x}}]->())"),
+        // A seek while two relationships may have the same value.
+        8 => format!(
+            "WITH n MATCH {} SET {k}.{name} = {k}.{name} + 1",
+            sought(k, random)
+        ),
+        9 => format!("WITH DISTINCT n MERGE {}", sought(k, random)),
+        10 => format!(
+            "CREATE ()-[{k}:{label} {}]->() WITH n, {k} SET {}",
+            map(random),
+            relationship_items(k, random)
+        ),
+        _ => format!(
+            "WITH collect(n) AS all UNWIND all AS n CALL {{ MATCH {} DELETE {k} }}",
+            sought(k, random)
+        ),
+    }
+}
+
+fn statement_on_relationships(random: &mut Random) -> String {
+    let mut clauses = vec![first_relationship(random)];
+    for number in 0..random.below(4) {
+        clauses.push(next_relationship(&format!("k{number}"), random));
+    }
+    match random.below(6) {
+        0 => clauses.push("DELETE n".into()),
+        1 => clauses.push("RETURN count(*)".into()),
+        _ => {}
+    }
+    let text = clauses.join(" ");
+    let writes = ["CREATE", "MERGE", "SET", "REMOVE", "DELETE", "FOREACH"];
+    match writes.iter().any(|word| text.contains(word)) {
+        true => text,
+        false => format!("{text} SET n.c = 1"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use isomer_exec::{CallContext, ExecError, Procedure};
 use isomer_plan::catalog::{ProcedureField, ProcedureMode, ProcedureSignature};
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::Value;
 
 use super::notation;
@@ -89,23 +89,25 @@ fn fields(text: &str) -> Result<Vec<ProcedureField>> {
         .collect()
 }
 
-fn kind_of(name: &str) -> Result<Kind> {
+fn kind_of(name: &str) -> Result<StaticType> {
     Ok(match name {
-        "ANY" => Kind::Any,
-        "BOOLEAN" => Kind::Boolean,
-        "INTEGER" => Kind::Integer,
-        "FLOAT" => Kind::Float,
-        "NUMBER" => Kind::Number,
-        "STRING" => Kind::String,
-        "MAP" => Kind::Map,
-        "NODE" => Kind::Node,
-        "RELATIONSHIP" => Kind::Relationship,
-        "PATH" => Kind::Path,
+        "ANY" => StaticType::Any,
+        "BOOLEAN" => StaticType::Boolean,
+        "INTEGER" => StaticType::Integer,
+        "FLOAT" => StaticType::Float,
+        "NUMBER" => StaticType::Number,
+        "STRING" => StaticType::String,
+        "MAP" => StaticType::Map,
+        "NODE" => StaticType::Node,
+        "RELATIONSHIP" => StaticType::Relationship,
+        "PATH" => StaticType::Path,
         _ => match name
             .strip_prefix("LIST<")
             .or_else(|| name.strip_prefix("LIST? OF "))
         {
-            Some(element) => Kind::List(Box::new(kind_of(element.trim_end_matches(['>', '?']))?)),
+            Some(element) => {
+                StaticType::List(Box::new(kind_of(element.trim_end_matches(['>', '?']))?))
+            }
             None => bail!("{name} is not a type"),
         },
     })

@@ -17,24 +17,62 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use isomer_db::Database;
+use isomer_db::{Database, Sharing};
 use isomer_testkit::{
     binary,
     crash::{self, Journal},
     harness::{Harness, Outcome, Verdict, is_quick, seed},
     random::Random,
+    second_process,
 };
 
+/// The processes that have the database open while it is written.
+#[derive(Clone, Copy, PartialEq)]
+enum Processes {
+    /// One, of a database that is not shared.
+    One,
+    /// One, of a shared database.
+    OneOfShared,
+    /// Two: one of them is killed, and the other one writes, too.
+    Two,
+}
+
+impl Processes {
+    /// Creates the database in `path` for them.
+    fn create(self, path: &Path) -> Result<()> {
+        if self != Self::One {
+            let builder = Database::builder().sharing(Sharing::Shared);
+            builder.open(path)?.close()?;
+        }
+        if self == Self::Two {
+            second_process::start(&[], path)?;
+        }
+        Ok(())
+    }
+}
+
 fn main() -> ExitCode {
+    second_process::run_if_asked();
     let mut harness = Harness::new();
-    harness.case(
-        "acknowledged_transactions_survive_kill",
-        acknowledged_transactions_survive_kill,
-    );
-    harness.case(
-        "acknowledged_transactions_survive_power_cuts",
-        power::acknowledged_transactions_survive_power_cuts,
-    );
+    for (processes, name) in [
+        (Processes::One, ""),
+        (Processes::OneOfShared, "_of_a_shared_database"),
+        (Processes::Two, "_of_one_of_two_processes"),
+    ] {
+        harness.case(
+            format!("acknowledged_transactions_survive_kill{name}"),
+            move || acknowledged_transactions_survive_kill(processes),
+        );
+    }
+    for (processes, name) in [
+        (Processes::One, ""),
+        (Processes::OneOfShared, "_of_a_shared_database"),
+    ] {
+        harness.case(
+            format!("acknowledged_transactions_survive_power_cuts{name}"),
+            move || power::acknowledged_transactions_survive_power_cuts(processes),
+        );
+    }
     harness.case(
         "a_killed_import_is_there_whole_or_not_at_all",
         a_killed_import_is_there_whole_or_not_at_all,
@@ -65,10 +103,11 @@ fn child_with_errors(role: &str, path: &Path, errors: Stdio) -> Result<Child> {
         .context("the child does not start")
 }
 
-fn acknowledged_transactions_survive_kill() -> Outcome {
+fn acknowledged_transactions_survive_kill(processes: Processes) -> Outcome {
     let kills = if is_quick() { 15 } else { 100 };
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("db");
+    processes.create(&path)?;
     let mut random = Random::new(seed());
     let mut journal = Journal::default();
     let mut views = 0;
@@ -84,11 +123,16 @@ fn acknowledged_transactions_survive_kill() -> Outcome {
             views += crash::check(&path).with_context(|| format!("check after kill {kill}"))?;
         }
     }
+    second_process::end_all();
     println!(
         "{kills} kills, {} transactions acknowledged, {views} read views came from their files",
         journal.acknowledged()
     );
-    ensure!(views > 0, "no view was found on disk after a kill");
+    // Of several processes one writes the files of views: the one that is not killed.
+    ensure!(
+        views > 0 || processes == Processes::Two,
+        "no view was found on disk after a kill"
+    );
     ensure!(
         journal.acknowledged() > kills,
         "too few transactions between kills to be significant"

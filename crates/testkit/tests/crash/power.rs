@@ -20,6 +20,8 @@ use isomer_testkit::{
     random::Random,
 };
 
+use crate::Processes;
+
 /// Waits for a line, then `ioctl(EXT4_IOC_SHUTDOWN, NOLOGFLUSH)`: no further write reaches the disk,
 /// including the journal's own buffer.
 const SHUTDOWN: &str = "import fcntl, os, struct, sys\n\
@@ -127,13 +129,14 @@ fn finished(output: io::Result<Output>) -> Result<(), String> {
     Err(message.lines().last().unwrap_or("it failed").to_owned())
 }
 
-pub fn acknowledged_transactions_survive_power_cuts() -> Outcome {
+pub fn acknowledged_transactions_survive_power_cuts(processes: Processes) -> Outcome {
     let disk = match Ext4::make()? {
         Ok(disk) => disk,
         Err(reason) => return Ok(Verdict::Skipped(reason)),
     };
     let cuts = if is_quick() { 10 } else { 100 };
     let path = disk.path().join("db");
+    processes.create(&path)?;
     let mut random = Random::new(seed());
     let mut journal = Journal::default();
     let mut lost = 0;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use isomer_db::{Database, Error, ErrorKind, params};
+use isomer_db::{Database, Error, ErrorKind, Sharing, params};
 use isomer_testkit::{
     generate,
     harness::{Harness, Outcome, Verdict, is_quick, seed},
@@ -18,12 +18,17 @@ use isomer_testkit::{
 use isomer_value::Value;
 
 pub fn cases(harness: &mut Harness) {
+    harness.case("damaged_files_never_give_a_wrong_answer", || {
+        damaged_files_never_give_a_wrong_answer(Sharing::Exclusive)
+    });
     harness.case(
-        "damaged_files_never_give_a_wrong_answer",
-        damaged_files_never_give_a_wrong_answer,
+        "damaged_files_of_a_shared_database_never_give_a_wrong_answer",
+        || damaged_files_never_give_a_wrong_answer(Sharing::Shared),
     );
 }
 
+/// Files with the number of a process, for messages.
+const HOLDERS: [&str; 2] = ["LOCK", "MAINTENANCE"];
 const PATIENCE: Duration = Duration::from_secs(30);
 const QUESTIONS: [&str; 7] = [
     "MATCH (n:P) RETURN count(*), sum(n.n), min(n.text), max(n.text)",
@@ -40,8 +45,8 @@ type Answers = Vec<Vec<Vec<Value>>>;
 /// The results of the queries: one each, or the error that stopped the run.
 type Outcomes = Result<Vec<Result<Vec<Vec<Value>>, (ErrorKind, String)>>, (ErrorKind, String)>;
 
-fn make(path: &Path) -> Result<()> {
-    let db = Database::open(path)?;
+fn make(path: &Path, sharing: Sharing) -> Result<()> {
+    let db = Database::builder().sharing(sharing).open(path)?;
     let mut random = Random::new(11);
     db.query("CREATE INDEX p_n FOR (p:P) ON (p.n)")?;
     db.transact(|tx| {
@@ -68,6 +73,7 @@ fn ask(path: &Path) -> Outcomes {
     let described = |error: Error| (error.kind(), error.to_string());
     let db = Database::builder()
         .create(false)
+        .sharing(Sharing::AsStored)
         .open(path)
         .map_err(described)?;
     let answer = |text: &&str| -> Result<Vec<Vec<Value>>, Error> {
@@ -84,11 +90,11 @@ fn ask(path: &Path) -> Outcomes {
         .collect())
 }
 
-fn damaged_files_never_give_a_wrong_answer() -> Outcome {
+fn damaged_files_never_give_a_wrong_answer(sharing: Sharing) -> Outcome {
     let trials = if is_quick() { 100 } else { 1_000 };
     let folder = tempfile::tempdir()?;
     let good = folder.path().join("good");
-    make(&good)?;
+    make(&good, sharing)?;
     let answers: Answers = ask(&good)
         .ok()
         .context("the undamaged database opens")?
@@ -190,7 +196,7 @@ fn damage(files: &[(PathBuf, Vec<u8>)], target: &Path, random: &mut Random) -> R
     const LINE: usize = 64;
     let damageable: Vec<usize> = (0..files.len())
         .filter(|at| files[*at].1.iter().any(|byte| *byte != 0))
-        .filter(|at| files[*at].0 != Path::new("LOCK"))
+        .filter(|at| !HOLDERS.iter().any(|name| files[*at].0 == Path::new(name)))
         .collect();
     let chosen = *random.pick(&damageable);
     let mut damage = String::new();

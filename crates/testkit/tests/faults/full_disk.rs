@@ -7,21 +7,26 @@ use std::{
 };
 
 use anyhow::{Result, bail, ensure};
-use isomer_db::{Database, ErrorKind, params};
+use isomer_db::{Database, ErrorKind, Sharing, params};
 use isomer_testkit::{
     crash,
     harness::{Harness, Outcome, Verdict},
 };
 
 pub fn cases(harness: &mut Harness) {
-    harness.case(
-        "a_full_disk_refuses_commits_and_recovers",
-        a_full_disk_refuses_commits_and_recovers,
-    );
-    harness.case(
-        "a_full_disk_refuses_one_large_transaction",
-        a_full_disk_refuses_one_large_transaction,
-    );
+    for (sharing, of) in [
+        (Sharing::Exclusive, ""),
+        (Sharing::Shared, "_of_a_shared_database"),
+    ] {
+        harness.case(
+            format!("a_full_disk{of}_refuses_commits_and_recovers"),
+            move || a_full_disk_refuses_commits_and_recovers(sharing),
+        );
+        harness.case(
+            format!("a_full_disk{of}_refuses_one_large_transaction"),
+            move || a_full_disk_refuses_one_large_transaction(sharing),
+        );
+    }
 }
 
 /// A file system in memory, unmounted when dropped.
@@ -82,6 +87,10 @@ fn ballast(path: &Path, bytes: usize) -> Result<PathBuf> {
     Ok(file)
 }
 
+fn open(path: &Path, sharing: Sharing) -> Result<Database, isomer_db::Error> {
+    Database::builder().sharing(sharing).open(path)
+}
+
 fn put(db: &Database, key: i64) -> Result<(), isomer_db::Error> {
     let params = params! { "k" => key, "text" => format!("{key} {}", "x".repeat(10_000)) };
     db.query(("CREATE (:D {_key: $k, text: $text})", params))
@@ -94,13 +103,13 @@ fn keys(db: &Database) -> Result<Vec<i64>> {
         .deserialize()?)
 }
 
-fn a_full_disk_refuses_commits_and_recovers() -> Outcome {
+fn a_full_disk_refuses_commits_and_recovers(sharing: Sharing) -> Outcome {
     let Some(disk) = SmallDisk::mount(24)? else {
         return skipped();
     };
     let ballast = ballast(&disk.path, 10 << 20)?;
     let path = disk.path.join("db");
-    let db = Database::open(&path)?;
+    let db = open(&path, sharing)?;
     let mut acknowledged = Vec::new();
     let full = loop {
         let key = acknowledged.len() as i64;
@@ -141,14 +150,14 @@ fn a_full_disk_refuses_commits_and_recovers() -> Outcome {
         Err(error) if full.kind() == ErrorKind::OutcomeUnknown => {
             println!("asks to be opened again: {error}");
             drop(db);
-            let db = Database::open(&path)?;
+            let db = open(&path, sharing)?;
             put(&db, next)?;
             db
         }
         Err(error) => bail!("writes do not go on when there is room: {error}"),
     };
     drop(db);
-    let db = Database::open(&path)?;
+    let db = open(&path, sharing)?;
     let found = keys(&db)?;
     ensure!(
         found.starts_with(&acknowledged) && found.last() == Some(&next),
@@ -160,12 +169,12 @@ fn a_full_disk_refuses_commits_and_recovers() -> Outcome {
     Ok(Verdict::Passed)
 }
 
-fn a_full_disk_refuses_one_large_transaction() -> Outcome {
+fn a_full_disk_refuses_one_large_transaction(sharing: Sharing) -> Outcome {
     let Some(disk) = SmallDisk::mount(16)? else {
         return skipped();
     };
     let path = disk.path.join("db");
-    let db = Database::open(&path)?;
+    let db = open(&path, sharing)?;
     (0..10).try_for_each(|key| put(&db, key))?;
     let large = db.transact(|tx| {
         for key in 100..5_000_i64 {
@@ -194,12 +203,12 @@ fn a_full_disk_refuses_one_large_transaction() -> Outcome {
         Ok(()) => db,
         Err(_) if kind == ErrorKind::OutcomeUnknown => {
             drop(db);
-            Database::open(&path)?
+            open(&path, sharing)?
         }
         Err(error) => bail!("small writes do not go on: {error}"),
     };
     drop(db);
-    ensure!(keys(&Database::open(&path)?)?.len() >= 10);
+    ensure!(keys(&open(&path, sharing)?)?.len() >= 10);
     crash::check(&path)?;
     Ok(Verdict::Passed)
 }

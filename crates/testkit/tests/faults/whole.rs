@@ -23,7 +23,7 @@ use isomer_db::{
     },
     params,
 };
-use isomer_lsm::{LsmEngine, LsmOptions};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions};
 use isomer_storage::Durability;
 use isomer_testkit::{
     harness::{Harness, Outcome, Verdict, is_quick, seed},
@@ -33,14 +33,20 @@ use isomer_testkit::{
 use isomer_value::Value;
 
 pub fn cases(harness: &mut Harness) {
-    harness.case(
-        "files_of_several_states_give_no_wrong_answer",
-        files_of_several_states_give_no_wrong_answer,
-    );
-    harness.case(
-        "a_copy_made_while_it_is_written_is_whole_or_refused",
-        a_copy_made_while_it_is_written_is_whole_or_refused,
-    );
+    for (sharing, of) in [
+        (LogSharing::Exclusive, ""),
+        (LogSharing::Shared, "_of_a_shared_database"),
+    ] {
+        let sharing_of_copies = sharing.clone();
+        harness.case(
+            format!("files_of_several_states{of}_give_no_wrong_answer"),
+            move || files_of_several_states_give_no_wrong_answer(&sharing),
+        );
+        harness.case(
+            format!("a_copy{of}_made_while_it_is_written_is_whole_or_refused"),
+            move || a_copy_made_while_it_is_written_is_whole_or_refused(&sharing_of_copies),
+        );
+    }
 }
 
 /// Transactions of the database.
@@ -50,19 +56,37 @@ const LAST: i64 = 1_500;
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Opens a database with small segments and memtables, so that it has many files.
-fn open(path: &Path, key: Option<&MasterKey>, create: bool) -> Result<Database, Error> {
-    open_sized(path, key, create, 20 << 10)
+fn open(path: &Path, form: &Form, create: bool) -> Result<Database, Error> {
+    open_sized(path, form, create, 20 << 10)
+}
+
+/// How a database is stored.
+#[derive(Clone, Default)]
+struct Form {
+    key: Option<MasterKey>,
+    sharing: LogSharing,
+}
+
+impl Form {
+    /// The folder of its log.
+    fn log(&self) -> &'static str {
+        match self.sharing {
+            LogSharing::Exclusive => "log",
+            _ => "shared",
+        }
+    }
 }
 
 fn open_sized(
     path: &Path,
-    key: Option<&MasterKey>,
+    form: &Form,
     create: bool,
     memtable_bytes: usize,
 ) -> Result<Database, Error> {
     let options = LsmOptions {
         create,
-        key: key.cloned(),
+        key: form.key.clone(),
+        sharing: form.sharing.clone(),
         segment_bytes: memtable_bytes as u64 * 5 / 4,
         memtable_bytes,
         cache_bytes: 4 << 20,
@@ -179,8 +203,8 @@ fn write(db: &Database, number: i64) -> Result<()> {
 }
 
 /// The database's results: the numbers of each query, or the first error.
-fn ask(path: &Path, key: Option<&MasterKey>, last: i64) -> Result<Vec<Vec<i64>>, Error> {
-    let db = open(path, key, false)?;
+fn ask(path: &Path, form: &Form, last: i64) -> Result<Vec<Vec<i64>>, Error> {
+    let db = open(path, form, false)?;
     let mut answers = Vec::new();
     let mut middle = last / 2;
     for text in QUESTIONS {
@@ -204,7 +228,7 @@ fn ask(path: &Path, key: Option<&MasterKey>, last: i64) -> Result<Vec<Vec<i64>>,
 
 /// The files of a database at several times.
 struct History {
-    key: Option<MasterKey>,
+    form: Form,
     /// From the oldest to the newest; the last but one as left by a killed process, the last one closed.
     states: Vec<Files>,
     /// Of another database that was created in the same way.
@@ -212,13 +236,13 @@ struct History {
 }
 
 impl History {
-    fn make(folder: &Path, key: Option<MasterKey>) -> Result<Self> {
+    fn make(folder: &Path, form: Form) -> Result<Self> {
         let path = folder.join("made");
         let mut states = Vec::new();
         let mut number = 0;
         let ends = [300, 301, 700, 1_150, LAST];
         for (session, &end) in ends.iter().enumerate() {
-            let db = open(&path, key.as_ref(), true)?;
+            let db = open(&path, &form, true)?;
             if session == 0 {
                 db.query("CREATE INDEX p_i FOR (p:P) ON (p.i)")?;
             }
@@ -238,7 +262,7 @@ impl History {
             states.push(read_files(&path)?);
         }
         let other = folder.join("other");
-        let db = open(&other, key.as_ref(), true)?;
+        let db = open(&other, &form, true)?;
         db.query("CREATE INDEX p_i FOR (p:P) ON (p.i)")?;
         (1..=400).try_for_each(|number| write(&db, number))?;
         db.close()?;
@@ -247,7 +271,7 @@ impl History {
         fs::remove_dir_all(&path)?;
         fs::remove_dir_all(&other)?;
         Ok(Self {
-            key,
+            form,
             states,
             foreign,
         })
@@ -320,7 +344,8 @@ fn damage(files: &mut Files, history: &History, random: &mut Random) -> Damage {
 }
 
 fn one_damage(files: &mut Files, history: &History, random: &mut Random, damage: &mut Damage) {
-    let folders = ["log", "log", "tables", "tables", "views", ""];
+    let log = history.form.log();
+    let folders = [log, log, "tables", "tables", "views", ""];
     let folder = Path::new(*random.pick(&folders));
     let is_within = |name: &&PathBuf| name.parent() == Some(folder);
     let names: Vec<PathBuf> = files.keys().filter(is_within).cloned().collect();
@@ -396,7 +421,7 @@ fn one_damage(files: &mut Files, history: &History, random: &mut Random, damage:
             } else {
                 let end = (at / 512 * 512 + 512).min(bytes.len());
                 bytes[at / 512 * 512..end].fill(0);
-                damage.zeroed |= folder == Path::new("log");
+                damage.zeroed |= folder == Path::new(log);
                 format!("{} zeroed around {at}", name.display())
             }
         }
@@ -405,15 +430,17 @@ fn one_damage(files: &mut Files, history: &History, random: &mut Random, damage:
     damage.what.push_str("; ");
 }
 
-fn files_of_several_states_give_no_wrong_answer() -> Outcome {
+fn files_of_several_states_give_no_wrong_answer(sharing: &LogSharing) -> Outcome {
     let trials = if is_quick() { 200 } else { 1_000 };
     let folder = tempfile::tempdir()?;
+    let key = MasterKey::generate().map_err(|error| anyhow::anyhow!("{error}"))?;
+    let form = |key| Form {
+        key,
+        sharing: sharing.clone(),
+    };
     let histories = [
-        History::make(&folder.path().join("plain"), None)?,
-        History::make(
-            &folder.path().join("sealed"),
-            Some(MasterKey::generate().map_err(|error| anyhow::anyhow!("{error}"))?),
-        )?,
+        History::make(&folder.path().join("plain"), form(None))?,
+        History::make(&folder.path().join("sealed"), form(Some(key)))?,
     ];
     let mut random = Random::new(seed());
     let (mut refused, mut stopped, mut right, mut older) = (0, 0, 0, 0);
@@ -428,7 +455,7 @@ fn files_of_several_states_give_no_wrong_answer() -> Outcome {
         let path = folder.path().join(format!("trial{trial}"));
         write_files(&path, &files)?;
         let what = format!("trial {trial} of state {newest}: {}", damage.what);
-        match ask(&path, history.key.as_ref(), LAST) {
+        match ask(&path, &history.form, LAST) {
             Err(error) if is_expected(&error) => {
                 if error.to_string().is_empty() {
                     bail!("{what}: an error that says nothing");
@@ -479,7 +506,8 @@ fn is_last_write(damage: &Damage, last: i64, is_in_use: bool) -> bool {
 fn options(history: &History) -> LsmOptions {
     LsmOptions {
         create: false,
-        key: history.key.clone(),
+        key: history.form.key.clone(),
+        sharing: history.form.sharing.clone(),
         ..LsmOptions::default()
     }
 }
@@ -552,9 +580,13 @@ fn copy_hot(from: &Path, to: &Path, order: Order, random: &mut Random) -> Result
         }
         Ok(())
     };
+    let log = match from.join("shared").exists() {
+        true => "shared",
+        false => "log",
+    };
     let folders: &[&str] = match order {
-        Order::TablesFirst => &["tables", "", "log"],
-        _ => &["log", "", "tables"],
+        Order::TablesFirst => &["tables", "", log],
+        _ => &[log, "", "tables"],
     };
     match order {
         Order::LogFirst | Order::TablesFirst => {
@@ -587,12 +619,12 @@ fn copy_hot(from: &Path, to: &Path, order: Order, random: &mut Random) -> Result
     Ok(())
 }
 
-fn a_copy_made_while_it_is_written_is_whole_or_refused() -> Outcome {
+fn a_copy_made_while_it_is_written_is_whole_or_refused(sharing: &LogSharing) -> Outcome {
     let copies = if is_quick() { 40 } else { 200 };
     let mut random = Random::new(seed());
     let mut whole = 0;
     for _ in 0..copies / COPIES_PER_DATABASE {
-        whole += copy_while_written(COPIES_PER_DATABASE, &mut random)?;
+        whole += copy_while_written(COPIES_PER_DATABASE, sharing, &mut random)?;
     }
     ensure!(whole > 0, "no copy opened: nothing was shown");
     Ok(Verdict::Passed)
@@ -602,10 +634,14 @@ fn a_copy_made_while_it_is_written_is_whole_or_refused() -> Outcome {
 const COPIES_PER_DATABASE: usize = 20;
 
 /// Returns how many of the copies opened, each of them complete.
-fn copy_while_written(copies: usize, random: &mut Random) -> Result<usize> {
+fn copy_while_written(copies: usize, sharing: &LogSharing, random: &mut Random) -> Result<usize> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("db");
-    let db = open_sized(&path, None, true, HOT_MEMTABLE_BYTES)?;
+    let form = Form {
+        key: None,
+        sharing: sharing.clone(),
+    };
+    let db = open_sized(&path, &form, true, HOT_MEMTABLE_BYTES)?;
     db.query("CREATE INDEX p_i FOR (p:P) ON (p.i)")?;
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..4_i64)
@@ -638,7 +674,7 @@ fn copy_while_written(copies: usize, random: &mut Random) -> Result<usize> {
         let order = ORDERS[copy % ORDERS.len()];
         let target = folder.path().join(format!("copy{copy}"));
         copy_hot(&path, &target, order, random)?;
-        match look(&target) {
+        match look(&target, &form) {
             Ok(None) => whole += 1,
             Ok(Some(what)) => wrong.push(format!("copy {copy}, {order:?}: {what}")),
             Err(error) if is_expected(&error) => refused += 1,
@@ -662,8 +698,8 @@ fn copy_while_written(copies: usize, random: &mut Random) -> Result<usize> {
 }
 
 /// Whether a copy contains complete transactions, counted in several ways; otherwise the inconsistency.
-fn look(path: &Path) -> Result<Option<String>, Error> {
-    let db = open_sized(path, None, false, HOT_MEMTABLE_BYTES)?;
+fn look(path: &Path, form: &Form) -> Result<Option<String>, Error> {
+    let db = open_sized(path, form, false, HOT_MEMTABLE_BYTES)?;
     let number = |text: &str| -> Result<i64, Error> {
         let value = db.query(text)?.single()?.clone().into_values().remove(0);
         Ok(if let Value::Int(number) = value {
@@ -697,6 +733,6 @@ fn look(path: &Path) -> Result<Option<String>, Error> {
             "{counted} nodes are counted, other ways give {all:?}"
         )));
     }
-    let findings = db.check()?;
+    let findings = db.check().run()?;
     Ok((!findings.is_empty()).then(|| findings.join("; ")))
 }

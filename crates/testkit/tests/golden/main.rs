@@ -6,12 +6,14 @@ use std::{fs, path::PathBuf, process::ExitCode};
 use isomer_testkit::{
     golden::{DatabaseWorld, run},
     harness::{Harness, Verdict},
+    second_process,
 };
 
 /// Begins a comment in a script about what an in-memory database does not do.
 const ON_DISK_ONLY: &str = "\n# On disk only: ";
 
 fn main() -> ExitCode {
+    second_process::run_if_asked();
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut harness = Harness::new();
     for path in scripts() {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
                 &mut DatabaseWorld::on_disk(&folder.path().join("db"))?,
                 update && on_disk_only,
             )?;
+            second_process::end_all();
             Ok(Verdict::Passed)
         });
     }

@@ -17,6 +17,7 @@ pub struct Language(Database);
 impl Language {
     pub fn new(db: Database) -> Result<Self> {
         db.query("CREATE INDEX item_group FOR (i:Item) ON (i.group)")?;
+        db.query("CREATE INDEX part_group FOR ()-[r:PART]-() ON (r.group)")?;
         Ok(Self(db))
     }
 }
@@ -132,6 +133,9 @@ impl Steps for OpenTransaction {
             Kind::BucketRange => format!("CALL kv.scan('range{object}') YIELD value RETURN value"),
             Kind::Adjacency => "MATCH (:Shared {_key: $o})-[h:HAS]->() RETURN h.element".to_owned(),
             Kind::Index => "MATCH (i:Item) WHERE i.group = $o RETURN i.element".to_owned(),
+            Kind::RelationshipIndex => {
+                "MATCH ()-[r:PART]->() WHERE r.group = $o RETURN r.element".to_owned()
+            }
             Kind::Label => format!("MATCH (m:L{object}) RETURN m.element"),
             _ => "MATCH (m:Member) WHERE m.group = $o RETURN m.element".to_owned(),
         };
@@ -145,6 +149,7 @@ impl Steps for OpenTransaction {
                 "MATCH (s:Shared {_key: $o}) CREATE (s)-[:HAS {element: $e}]->(s)".to_owned()
             }
             Kind::Index => "CREATE (:Item {group: $o, element: $e})".to_owned(),
+            Kind::RelationshipIndex => "CREATE ()-[:PART {group: $o, element: $e}]->()".to_owned(),
             Kind::Label => format!("CREATE (:L{object} {{element: $e}})"),
             _ => "CREATE (:Member {group: $o, element: $e})".to_owned(),
         };
@@ -158,6 +163,9 @@ impl Steps for OpenTransaction {
                 "MATCH (:Shared {_key: $o})-[h:HAS {element: $e}]->() DELETE h".to_owned()
             }
             Kind::Index => "MATCH (i:Item {group: $o, element: $e}) SET i.group = -1".to_owned(),
+            Kind::RelationshipIndex => {
+                "MATCH ()-[r:PART {group: $o, element: $e}]->() DELETE r".to_owned()
+            }
             Kind::Label => format!("MATCH (m:L{object} {{element: $e}}) REMOVE m:L{object}"),
             _ => "MATCH (m:Member {group: $o, element: $e}) DELETE m".to_owned(),
         };

@@ -22,6 +22,7 @@ use isomer_testkit::{
         Class, Report, check,
         workload::{Plan, Subject, run},
     },
+    second_process,
     unchecked::Unchecked,
 };
 use language::Language;
@@ -31,6 +32,7 @@ use records::Records;
 const CONTENTION: [u64; 5] = [1, 2, 4, 16, 64];
 
 fn main() -> ExitCode {
+    second_process::run_if_asked();
     let mut harness = Harness::new();
     for objects in CONTENTION {
         harness.case(format!("contract_on_memory_{objects}_objects"), move || {
@@ -67,10 +69,11 @@ fn main() -> ExitCode {
     }
     harness.case("language_on_disk_4_objects", || {
         let folder = tempfile::tempdir()?;
-        let db = Database::builder()
-            .durability(Durability::Buffered)
-            .open(folder.path())?;
-        serializable(&Language::new(db)?, plan(1_500, 4))
+        let builder = Database::builder().durability(Durability::Buffered);
+        let db = second_process::open(&[], builder, folder.path())?;
+        let outcome = serializable(&Language::new(db)?, plan(1_500, 4));
+        second_process::end_all();
+        outcome
     });
     harness.case("records_with_validation_switched_off_are_caught", || {
         let engine = Unchecked::new(Arc::new(MemoryEngine::new()));

@@ -5,7 +5,8 @@ use std::{ops::Bound, sync::Arc};
 use anyhow::Result;
 use isomer_data::{
     DataError, DataStore, DataStoreOptions, Direction, Durability, ErrorKind, FieldPath, GraphRead,
-    IndexCursor, IndexField, IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, Transaction,
+    IndexCursor, IndexField, IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, ScopeName,
+    Transaction,
 };
 use isomer_storage::{Engine, KeyRange, Page, PageLimit};
 use isomer_testkit::isolation::{
@@ -26,7 +27,9 @@ struct Names {
     member: LabelId,
     item: LabelId,
     item_group: IndexId,
+    part_group: IndexId,
     has: TypeId,
+    part: TypeId,
     list: PropId,
     register: PropId,
     element: PropId,
@@ -36,28 +39,32 @@ struct Names {
 impl Records {
     pub fn open(engine: Arc<dyn Engine>) -> Result<Self> {
         let store = DataStore::open(engine, DataStoreOptions::default())?;
-        store.change_schema(SchemaChange::CreateIndex {
-            spec: IndexSpec {
-                name: Some("item_group".into()),
-                label: "Item".into(),
-                fields: vec![IndexField {
-                    path: FieldPath::top("group"),
-                    each: false,
-                }],
-                unique: false,
-            },
-            if_not_exists: false,
-        })?;
-        let item_group = store
-            .catalog()
-            .index_named("item_group")
-            .expect("it was just made")
-            .id;
+        for (name, scope) in [
+            ("item_group", ScopeName::label("Item")),
+            ("part_group", ScopeName::rel_type("PART")),
+        ] {
+            store.change_schema(SchemaChange::CreateIndex {
+                spec: IndexSpec {
+                    name: Some(name.into()),
+                    scope,
+                    fields: vec![IndexField {
+                        path: FieldPath::top("group"),
+                        each: false,
+                    }],
+                    unique: false,
+                },
+                if_not_exists: false,
+            })?;
+        }
+        let catalog = store.catalog();
+        let index = |name: &str| catalog.index_named(name).expect("it was just made").id;
         let tx = store.begin(isomer_data::Access::Write)?;
         let item = tx.name_ids().intern_label("Item")?;
         let names = Names {
             item,
-            item_group,
+            item_group: index("item_group"),
+            part_group: index("part_group"),
+            part: tx.name_ids().intern_type("PART")?,
             shared: tx.name_ids().intern_label("Shared")?,
             member: tx.name_ids().intern_label("Member")?,
             has: tx.name_ids().intern_type("HAS")?,
@@ -173,9 +180,14 @@ impl OpenTransaction {
         Ok(out[0].remove(0))
     }
 
-    /// Members found through the index: those of one group alone, or (for every other object) as a part of a
+    /// Members found through an index: those of one group alone, or (for every other object) as a part of a
     /// range.
-    fn indexed_nodes(&self, object: u64) -> Result<Vec<NodeId>, DataError> {
+    fn each_page(
+        &self,
+        index: IndexId,
+        object: u64,
+        mut page: impl FnMut(&IndexSeek<'_>, &mut IndexCursor) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
         let (group, next) = (Value::Int(object as i64), Value::Int(object as i64 + 1));
         let by_range = object % 2 == 1;
         let range = if by_range {
@@ -194,17 +206,32 @@ impl OpenTransaction {
             Order::Descending
         };
         let seek = IndexSeek {
-            index: self.names.item_group,
+            index,
             prefix,
             range,
             order,
         };
-        let mut nodes = Vec::new();
         let mut cursor = IndexCursor::default();
         while !cursor.is_done() {
-            self.tx.index_seek(&seek, &mut cursor, 20, &mut nodes)?;
+            page(&seek, &mut cursor)?;
         }
+        Ok(())
+    }
+
+    fn indexed_nodes(&self, object: u64) -> Result<Vec<NodeId>, DataError> {
+        let mut nodes = Vec::new();
+        self.each_page(self.names.item_group, object, |seek, cursor| {
+            self.tx.index_seek(seek, cursor, 20, &mut nodes)
+        })?;
         Ok(nodes)
+    }
+
+    fn indexed_relationships(&self, object: u64) -> Result<Vec<RelId>, DataError> {
+        let mut rows = Vec::new();
+        self.each_page(self.names.part_group, object, |seek, cursor| {
+            self.tx.relationship_index_seek(seek, cursor, 20, &mut rows)
+        })?;
+        Ok(rows.into_iter().map(|row| row.id).collect())
     }
 
     fn labelled_nodes(&self, label: LabelId) -> Result<Vec<NodeId>, DataError> {
@@ -247,15 +274,24 @@ impl OpenTransaction {
             .collect())
     }
 
-    fn member_relationships(&self, object: u64) -> Result<Vec<(RelId, Element)>, DataError> {
-        let mut out = Neighbours::new();
-        self.tx.expand(
-            &[self.document(object)?],
-            Direction::Outgoing,
-            &[self.names.has],
-            &mut out,
-        )?;
-        let ids: Vec<RelId> = out.rows().iter().map(|row| row.id).collect();
+    fn member_relationships(
+        &self,
+        kind: Kind,
+        object: u64,
+    ) -> Result<Vec<(RelId, Element)>, DataError> {
+        let ids = match kind {
+            Kind::RelationshipIndex => self.indexed_relationships(object)?,
+            _ => {
+                let mut out = Neighbours::new();
+                self.tx.expand(
+                    &[self.document(object)?],
+                    Direction::Outgoing,
+                    &[self.names.has],
+                    &mut out,
+                )?;
+                out.rows().iter().map(|row| row.id).collect()
+            }
+        };
         let mut columns = [Vec::new()];
         self.tx
             .relationship_properties(&ids, &[self.names.element], &mut columns)?;
@@ -268,8 +304,8 @@ impl OpenTransaction {
     fn read_members(&self, kind: Kind, object: u64) -> Result<Vec<Element>, DataError> {
         Ok(match kind {
             Kind::BucketRange => self.bucket_range(object)?,
-            Kind::Adjacency => self
-                .member_relationships(object)?
+            Kind::Adjacency | Kind::RelationshipIndex => self
+                .member_relationships(kind, object)?
                 .into_iter()
                 .map(|(_, element)| element)
                 .collect(),
@@ -300,6 +336,13 @@ impl OpenTransaction {
                     target,
                     &Map::from_iter([element]),
                 )?;
+            }
+            Kind::RelationshipIndex => {
+                let graph = &mut self.tx.graph_mut();
+                let end = graph.create_node(&[], &Map::new())?;
+                let group = ("group", Value::Int(object as i64));
+                let properties = Map::from_iter([element, group]);
+                graph.create_relationship(self.names.part, end, end, &properties)?;
             }
             Kind::Label => {
                 let label = self.tx.name_ids().intern_label(&label_name(object))?;
@@ -333,14 +376,19 @@ impl OpenTransaction {
                 .tx
                 .kv_mut()
                 .delete("range", &range_key(object, element))?,
-            Kind::Adjacency => {
+            Kind::Adjacency | Kind::RelationshipIndex => {
                 let found = self
-                    .member_relationships(object)?
+                    .member_relationships(kind, object)?
                     .into_iter()
                     .find(|(_, other)| *other == element);
-                self.tx
-                    .graph_mut()
-                    .delete_relationship(found.expect("the member was just seen").0)?;
+                let rel = found.expect("the member was just seen").0;
+                let graph = &mut self.tx.graph_mut();
+                // A member leaves by losing the group as well as by deletion.
+                if kind == Kind::RelationshipIndex && element.is_multiple_of(2) {
+                    graph.set_relationship_property(rel, &["group"], Value::Int(-1))?;
+                } else {
+                    graph.delete_relationship(rel)?;
+                }
             }
             _ => {
                 let found = self

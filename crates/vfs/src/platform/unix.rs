@@ -122,7 +122,7 @@ pub struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the memory belongs to the process, and is reached as atomics only.
+// SAFETY: the memory belongs to the process, and is reached as atomics, or through `WriteMapping`.
 #[allow(unsafe_code)]
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
@@ -133,6 +133,11 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `bytes` of `file`, a multiple of 8, for reading and writing.
     pub fn new(file: &File, bytes: usize) -> io::Result<Self> {
+        Self::part(file, 0, bytes)
+    }
+
+    /// Maps the `bytes` at `offset`, a multiple of the processor's page.
+    fn part(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the system chooses an unused address, so that no memory of the process changes.
         let start = unsafe {
@@ -142,13 +147,14 @@ impl Mapping {
                 access,
                 MapFlags::SHARED,
                 file,
-                0,
+                offset,
             )
         }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, bytes })
     }
 
+    #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         let words = self.start.cast::<AtomicU64>();
         // SAFETY: the mapping is aligned to a page, is that long, lives as long as `self`, and every value is valid.
@@ -170,6 +176,75 @@ impl Drop for Mapping {
         // SAFETY: nothing borrows from a mapping that is dropped. A failure leaves it mapped.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
+}
+
+/// A part of a file in memory that is written to and never read.
+#[derive(Debug)]
+pub struct WriteMapping {
+    mapping: Mapping,
+    /// Where the part begins in the mapping, which begins at a page.
+    start: usize,
+}
+
+impl WriteMapping {
+    /// Copies `bytes` to the place `at` of the part.
+    #[allow(unsafe_code)]
+    pub fn write(&mut self, bytes: &[u8], at: usize) {
+        let start = self.start.checked_add(at);
+        let end = start.and_then(|start| start.checked_add(bytes.len()));
+        let (Some(start), Some(end)) = (start, end) else {
+            panic!("the bytes are within memory");
+        };
+        assert!(
+            end <= self.mapping.bytes,
+            "the bytes are within the mapping"
+        );
+        // SAFETY: the target is within the mapping, which lives as long as `self`, and only this call reaches it, with
+        // `self` borrowed exclusively; so `bytes` are elsewhere. Other processes, and other mappings of this file, are
+        // other memory as far as this program knows, and read any bytes.
+        unsafe {
+            let target = self.mapping.start.add(start);
+            target.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        }
+    }
+}
+
+/// File systems that overwrite in place, by the number that `statfs` returns: ext2 to ext4, and tmpfs. A store to a
+/// place that is allocated cannot fail there for want of space. One that copies on write (Btrfs, ZFS, XFS after a
+/// reflink) may need space for any store, and the system ends a process whose store finds none.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const OVERWRITES: [u64; 2] = [0xef53, 0x0102_1994];
+
+/// A multiple of the processor's page on each of them.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const LARGEST_PAGE_BYTES: u64 = 64 << 10;
+
+/// Maps the `bytes` at `offset` of `file`, which is that long, and gives each of them a place on the disk. `None` if a
+/// store to them could fail later.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn map_for_writing(file: &File, offset: u64, bytes: usize) -> io::Result<Option<WriteMapping>> {
+    use rustix::{
+        fs::{FallocateFlags, fallocate, fstatfs},
+        io::Errno,
+    };
+    let kind = fstatfs(file)?.f_type as u64 & 0xffff_ffff;
+    if !OVERWRITES.contains(&kind) || bytes == 0 {
+        return Ok(None);
+    }
+    match fallocate(file, FallocateFlags::empty(), offset, bytes as u64) {
+        Ok(()) => {}
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let start = (offset % LARGEST_PAGE_BYTES) as usize;
+    let mapping = Mapping::part(file, offset - start as u64, start + bytes)?;
+    Ok(Some(WriteMapping { mapping, start }))
+}
+
+/// Only of Linux it is known that a sync of the file covers what was written to its mapping.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn map_for_writing(_: &File, _: u64, _: usize) -> io::Result<Option<WriteMapping>> {
+    Ok(None)
 }
 
 /// Waits until `word` differs from `seen`, or for `time`. It may wake spuriously.

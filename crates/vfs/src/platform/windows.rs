@@ -95,6 +95,21 @@ impl Mapping {
     }
 }
 
+/// There are no mappings, see [`Mapping`].
+#[derive(Debug)]
+pub enum WriteMapping {}
+
+impl WriteMapping {
+    pub fn write(&mut self, _: &[u8], _: usize) {
+        match *self {}
+    }
+}
+
+/// Callers write as usual.
+pub fn map_for_writing(_: &File, _: u64, _: usize) -> io::Result<Option<WriteMapping>> {
+    Ok(None)
+}
+
 pub fn wait_for_change(_: &AtomicU32, _: u32, time: Duration) {
     std::thread::sleep(time.min(crate::Bell::INTERVAL));
 }

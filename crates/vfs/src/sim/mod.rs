@@ -14,14 +14,17 @@ mod state;
 use std::{
     collections::HashMap,
     ffi::OsString,
-    fmt, io,
+    fmt, fs, io,
     path::{Component, Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
 
-use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode};
+use crate::{Disk, DiskFile, FileType, Lock, LockError, LockMode, OpenMode};
 pub use state::Loss;
 use state::{Chance, Change, DirEntry, FileChange, FolderChange, Inode, ROOT, State};
 
@@ -46,6 +49,7 @@ struct Machine {
     /// Number of writes that are still complete before a short one.
     whole_writes: Option<u64>,
     locks: HashMap<PathBuf, LockHolders>,
+    local: Option<LocalFolders>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -65,6 +69,59 @@ enum Power {
 struct LockHolders {
     readers: u64,
     writer: bool,
+}
+
+/// Folders of the operating system for the locks and the shared memory of processes; removed with the disk. They
+/// survive a loss of power, as shared memory may that the system has written to a disk.
+struct LocalFolders {
+    folder: PathBuf,
+    /// By the simulated folder.
+    numbers: HashMap<PathBuf, usize>,
+}
+
+impl LocalFolders {
+    fn create() -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("isomer-simulated-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder)?;
+        Ok(Self {
+            folder,
+            numbers: HashMap::new(),
+        })
+    }
+
+    /// With the same content.
+    fn copy(&self) -> io::Result<Self> {
+        let mut copy = Self::create()?;
+        copy.numbers.clone_from(&self.numbers);
+        for number in self.numbers.values() {
+            let name = number.to_string();
+            fs::create_dir(copy.folder.join(&name))?;
+            for entry in fs::read_dir(self.folder.join(&name))? {
+                let path = entry?.path();
+                let file = path.file_name().unwrap_or_default();
+                fs::copy(&path, copy.folder.join(&name).join(file))?;
+            }
+        }
+        Ok(copy)
+    }
+
+    fn of(&mut self, simulated: &Path) -> io::Result<PathBuf> {
+        let next = self.numbers.len();
+        let number = *self.numbers.entry(simulated.to_owned()).or_insert(next);
+        let folder = self.folder.join(number.to_string());
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+}
+
+impl Drop for LocalFolders {
+    fn drop(&mut self) {
+        // A leftover in the system's temporary folder is harmless.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
 }
 
 impl fmt::Debug for SimDisk {
@@ -131,7 +188,11 @@ impl SimDisk {
     /// A copy of the disk as it would be found after a loss of power now. This disk keeps running.
     pub fn after_power_loss(&self, loss: Loss, seed: u64) -> Self {
         let machine = self.shared.lock();
-        Self::of(machine.state.after_power_loss(loss, &mut Chance::new(seed)))
+        let copy = Self::of(machine.state.after_power_loss(loss, &mut Chance::new(seed)));
+        // Without one, shared memory is lost.
+        let local = machine.local.as_ref().map(LocalFolders::copy);
+        copy.shared.lock().local = local.and_then(Result::ok);
+        copy
     }
 
     /// Limits the total size of all files; writes beyond it fail with `StorageFull`.
@@ -482,11 +543,11 @@ impl Disk for SimDisk {
         })
     }
 
-    fn kind(&self, path: &Path) -> io::Result<Kind> {
+    fn kind(&self, path: &Path) -> io::Result<FileType> {
         self.with(None, |machine| {
             Ok(match machine.find(path)? {
-                DirEntry::File(_) => Kind::File,
-                DirEntry::Folder(_) => Kind::Folder,
+                DirEntry::File(_) => FileType::File,
+                DirEntry::Folder(_) => FileType::Folder,
             })
         })
     }
@@ -579,6 +640,15 @@ impl Disk for SimDisk {
                 life,
             })
         }))
+    }
+
+    fn local_folder(&self, folder: &Path) -> io::Result<PathBuf> {
+        let mut machine = self.shared.lock();
+        let local = match &mut machine.local {
+            Some(local) => local,
+            none => none.insert(LocalFolders::create()?),
+        };
+        local.of(folder)
     }
 
     fn free_bytes(&self, _path: &Path) -> io::Result<Option<u64>> {

@@ -379,7 +379,7 @@ fn visible(
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use isomer_storage::{Memory, MemoryKind};
+    use isomer_storage::{MemoryBudget, MemoryKind};
 
     use super::*;
     use crate::delta::Delta;
@@ -411,7 +411,7 @@ mod tests {
             .collect();
         let turned: Vec<_> = links.iter().map(|&(a, b, id)| (b, a, id)).collect();
         for with_ids in [true, false] {
-            let (stop, memory) = (AtomicBool::new(false), Memory::new(1 << 30));
+            let (stop, memory) = (AtomicBool::new(false), MemoryBudget::new(1 << 30));
             let make_room = |_| false;
             let effort = || {
                 let some = || memory.reservation(MemoryKind::Views);
@@ -449,7 +449,7 @@ mod tests {
                 .map(|c| c.bytes())
                 .sum::<usize>();
             let largest = Gathered::bytes_of(24_000, with_ids);
-            let tight = Memory::new(2 * (kept + largest + (256 << 10)));
+            let tight = MemoryBudget::new(2 * (kept + largest + (256 << 10)));
             let some = || tight.reservation(MemoryKind::Views);
             let mut effort = Effort::new(&stop, &|| true, &make_room, some(), some());
             transpose_by(5_000, &generation, 0, &mut effort).unwrap();

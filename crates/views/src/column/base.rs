@@ -311,12 +311,15 @@ pub(crate) fn merge(
     effort: &mut Effort<'_>,
 ) -> Result<ColumnBase, ViewError> {
     let version = tx.version();
+    // Cloning copies pointers: a page without changes is shared, so the cost is in proportion to the changed pages.
     let mut pages = generation.base.pages.clone();
     let changed = generation.delta.nodes(generation.from, version);
+    // The changed nodes ascend, so those of one page follow one another, and each page is rebuilt once.
     for nodes in changed.chunk_by(|a, b| *a as usize / PAGE_ROWS == *b as usize / PAGE_ROWS) {
         effort.check()?;
         let number = nodes[0] as usize / PAGE_ROWS;
         let old = pages.get(number).and_then(Option::as_ref);
+        // Pages are immutable, because readers of the old generation may hold them: changes go into an unpacked copy.
         let mut cells = old.map_or_else(PageCells::default, |page| PageCells::of(page));
         for &node in nodes {
             let mut cell = folded(
@@ -326,6 +329,8 @@ pub(crate) fn merge(
                 version,
                 node,
             );
+            // The delta knows that the value changed, not to what. The merge runs on a snapshot of `version`, where the
+            // rows hold it; later reads of this page are then answered without the rows.
             if let Cell::Rows = cell {
                 cell = read_cell(tx, owner, path, node)?;
             }

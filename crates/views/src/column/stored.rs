@@ -31,7 +31,10 @@ use crate::{
     build::Effort,
     error::ViewError,
     registry::Registry,
-    segment::{Blocks, SegmentError, Stored, Taker, Writer, malformed, push_packed},
+    segment::{
+        Blocks, SegmentError, SegmentOverflow, SegmentRejection, Stored, Taker, Writer, malformed,
+        push_packed,
+    },
     slot::{Generation, Slot},
 };
 
@@ -58,8 +61,7 @@ impl Stored for ColumnBase {
         for page in &self.pages {
             block.clear();
             if let Some(page) = page {
-                push_page(page, catalog, &mut block)
-                    .map_err(|error| SegmentError::Damaged(error.to_string()))?;
+                push_page(page, catalog, &mut block).map_err(SegmentOverflow::from)?;
             }
             writer.block(&block)?;
         }
@@ -74,9 +76,7 @@ impl Stored for ColumnBase {
         let mut head = Taker(blocks.expect(effort)?);
         let count = head.u32().ok_or_else(malformed)?;
         if head.u8() != Some(AS_READ) {
-            return Err(ViewError::Stored(
-                "it was written before columns held convergent fields".into(),
-            ));
+            return Err(ViewError::Rejected(SegmentRejection::NoConvergentFields));
         }
         let mut pages = Vec::new();
         for _ in 0..count {
@@ -179,8 +179,7 @@ impl ColumnWriter {
     ) -> Result<(), SegmentError> {
         self.block.clear();
         if let Some(page) = std::mem::take(&mut self.cells).finish() {
-            push_page(&page, catalog, &mut self.block)
-                .map_err(|error| SegmentError::Damaged(error.to_string()))?;
+            push_page(&page, catalog, &mut self.block).map_err(SegmentOverflow::from)?;
         }
         self.page += 1;
         writer.block(&self.block)

@@ -21,7 +21,7 @@ use isomer_value::{DatabaseId, PropId};
 use isomer_vfs::{Seal, private_file, private_folder, sync_folder};
 use parking_lot::Mutex;
 
-use super::{Blocks, Head, SegmentError, Writer};
+use super::{Blocks, Head, SegmentDamage, SegmentError, Writer};
 use crate::{ViewKind, side::AdjacencySide};
 
 const ENDING: &str = "view";
@@ -146,8 +146,8 @@ impl Folder {
                         }
                         // The file name does not match its head: a foreign file.
                         Ok(_) => self.remove_file(&path),
-                        Err(SegmentError::Damaged(reason)) => {
-                            let name = name_of(&path);
+                        Err(SegmentError::Damaged(damage)) => {
+                            let (name, reason) = (name_of(&path), damage.to_string());
                             found.damaged.push(DamagedFile { name, reason });
                             self.remove_file(&path);
                         }
@@ -170,7 +170,7 @@ impl Folder {
     pub(crate) fn open(&self, kind: &ViewKind) -> Result<Blocks, SegmentError> {
         let blocks = Blocks::open(File::open(self.path_of(kind))?, &self.seal)?;
         if blocks.head().kind != *kind {
-            return Err(SegmentError::Damaged("it holds another view".into()));
+            return Err(SegmentDamage::OtherView.into());
         }
         Ok(blocks)
     }
@@ -310,6 +310,7 @@ mod tests {
     use isomer_value::TypeId;
 
     use super::*;
+    use crate::segment::SegmentRejection;
 
     fn head(version: u64) -> Head {
         Head {
@@ -331,8 +332,11 @@ mod tests {
         }
         assert_eq!(folder.list().heads[0].0, head(2));
 
-        let failed = folder.write(head(3), |_| Err(SegmentError::Foreign));
-        assert!(matches!(failed, Err(SegmentError::Foreign)));
+        let failed = folder.write(head(3), |_| Err(SegmentRejection::Foreign.into()));
+        assert!(matches!(
+            failed,
+            Err(SegmentError::Rejected(SegmentRejection::Foreign))
+        ));
         assert_eq!(folder.list().heads[0].0, head(2), "the old one stays");
 
         fs::write(path.join("adjacency-9-in.new"), b"half").unwrap();

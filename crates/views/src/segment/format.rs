@@ -51,7 +51,10 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128};
 use crate::{
     build::Effort,
     error::ViewError,
-    segment::{error::SegmentError, numbers::Taker},
+    segment::{
+        error::{SegmentDamage, SegmentError, SegmentOverflow, SegmentRejection},
+        numbers::Taker,
+    },
     side::AdjacencySide,
     status::ViewKind,
 };
@@ -216,7 +219,10 @@ impl Writer {
         let len = u32::try_from(bytes.len())
             .ok()
             .filter(|len| *len <= MAX_BLOCK_BYTES)
-            .ok_or_else(|| SegmentError::Damaged("a block exceeds the maximum size".into()))?;
+            .ok_or(SegmentOverflow::BlockTooLarge {
+                bytes: bytes.len(),
+                max: MAX_BLOCK_BYTES,
+            })?;
         let sum = block_sum(self.blocks, len | flag, bytes);
         self.file.write_all(&(len | flag).to_le_bytes())?;
         self.file.write_all(bytes)?;
@@ -323,9 +329,9 @@ impl Blocks {
         let mut head = vec![0; HEAD_BYTES];
         read_exact(&mut file, &mut head, "its header")?;
         let mut taker = Taker(&head);
-        let damaged = || SegmentError::Damaged("malformed header".into());
+        let damaged = || SegmentDamage::MalformedHeader;
         if taker.bytes(8) != Some(MAGIC) {
-            return Err(SegmentError::Damaged("wrong magic number".into()));
+            return Err(SegmentDamage::WrongMagic.into());
         }
         let format = taker.u32().ok_or_else(damaged)?;
         let kind_bytes = taker.u32().ok_or_else(damaged)? as usize;
@@ -337,31 +343,31 @@ impl Blocks {
         let blocks = taker.u64().ok_or_else(damaged)?;
         let stated = taker.u64().ok_or_else(damaged)?;
         if kind_bytes > MAX_KIND_BYTES {
-            return Err(damaged());
+            return Err(damaged().into());
         }
         head.resize(HEAD_BYTES + kind_bytes, 0);
         read_exact(&mut file, &mut head[HEAD_BYTES..], "its header")?;
         let mut sum = [0; 8];
         read_exact(&mut file, &mut sum, "its header")?;
         if xxh3_64_with_seed(&head, 0).to_le_bytes() != sum {
-            return Err(SegmentError::Damaged("header checksum mismatch".into()));
+            return Err(SegmentDamage::HeaderChecksum.into());
         }
         let in_pieces = format == format_of(seal, true);
         match format {
             _ if in_pieces || format == format_of(seal, false) => {}
             // The header is intact, but was not written with this key: a foreign file.
-            FORMAT..=NEWEST_FORMAT => return Err(SegmentError::Foreign),
+            FORMAT..=NEWEST_FORMAT => return Err(SegmentRejection::Foreign.into()),
             _ => {
-                return Err(SegmentError::Format {
+                let newest = NEWEST_FORMAT;
+                return Err(SegmentRejection::Format {
                     found: format,
-                    newest: NEWEST_FORMAT,
-                });
+                    newest,
+                }
+                .into());
             }
         }
         if stated != bytes {
-            return Err(SegmentError::Damaged(format!(
-                "the file has {bytes} bytes, its header says {stated}"
-            )));
+            return Err(SegmentDamage::WrongLength { bytes, stated }.into());
         }
         let kind = Head::kind_of(&head[HEAD_BYTES..]).ok_or_else(damaged)?;
         let opened = Head { kind, era, version };
@@ -433,9 +439,7 @@ impl Blocks {
             read_exact(&mut self.file, &mut stored, "its footer")?;
             let whole = self.left == FOOT_BYTES;
             if !whole || stored != foot(self.sums.digest().to_le_bytes()) {
-                return Err(SegmentError::Damaged(
-                    "the footer does not match the blocks".into(),
-                ));
+                return Err(SegmentDamage::FooterMismatch.into());
             }
             return Ok(None);
         }
@@ -451,9 +455,7 @@ impl Blocks {
         };
         let taken = u64::from(len) + 12;
         if len > MAX_BLOCK_BYTES || taken + FOOT_BYTES > self.left {
-            return Err(SegmentError::Damaged(format!(
-                "block {number} is longer than the file"
-            )));
+            return Err(SegmentDamage::BlockTooLong { number }.into());
         }
         self.left -= taken;
         Ok(Some((len, goes_on)))
@@ -470,14 +472,12 @@ impl Blocks {
         read_exact(&mut self.file, &mut sum, "a block")?;
         let flag = if goes_on { CONTINUED } else { 0 };
         if block_sum(number, len | flag, piece) != sum {
-            return Err(SegmentError::Damaged(format!(
-                "checksum mismatch in block {number}"
-            )));
+            return Err(SegmentDamage::BlockChecksum { number }.into());
         }
         self.sums.update(&sum);
         self.seal
             .open(place(self.identity, number), &mut self.block, start)
-            .map_err(|error| SegmentError::Damaged(format!("block {number}: {error}")))?;
+            .map_err(|source| SegmentDamage::Unsealed { number, source })?;
         Ok(())
     }
 
@@ -501,14 +501,16 @@ impl Blocks {
 
 /// The checksums match but the content is inconsistent: another program wrote it.
 pub(crate) fn malformed() -> SegmentError {
-    SegmentError::Damaged("malformed content".into())
+    SegmentDamage::MalformedContent.into()
 }
 
-fn read_exact(file: &mut impl Read, buffer: &mut [u8], what: &str) -> Result<(), SegmentError> {
+fn read_exact(
+    file: &mut impl Read,
+    buffer: &mut [u8],
+    part: &'static str,
+) -> Result<(), SegmentError> {
     file.read_exact(buffer).map_err(|error| match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            SegmentError::Damaged(format!("the file ends within {what}"))
-        }
+        std::io::ErrorKind::UnexpectedEof => SegmentDamage::Truncated { part }.into(),
         _ => error.into(),
     })
 }
@@ -653,8 +655,12 @@ mod tests {
         again.write_all(&bytes).unwrap();
         again.seek(SeekFrom::Start(0)).unwrap();
         let mut blocks = Blocks::open(file, &Seal::plain()).unwrap();
-        let refused = blocks.next_within(&mut |_| Err(SegmentError::Foreign));
-        assert!(matches!(refused, Err(SegmentError::Foreign)));
+        let refused =
+            blocks.next_within(&mut |_| Err(SegmentError::from(SegmentRejection::Foreign)));
+        assert!(matches!(
+            refused,
+            Err(SegmentError::Rejected(SegmentRejection::Foreign))
+        ));
     }
 
     /// A sealed file reveals nothing about its blocks, opens with its own key only, and is not mistaken for a
@@ -666,11 +672,14 @@ mod tests {
         let whole = written_with(&blocks, &seal);
         assert!(!whole.windows(6).any(|six| six == b"secret"));
         assert_eq!(read_with(&whole, &seal).unwrap().1, blocks);
-        assert!(matches!(read(&whole), Err(SegmentError::Foreign)));
+        assert!(matches!(
+            read(&whole),
+            Err(SegmentError::Rejected(SegmentRejection::Foreign))
+        ));
         let plain = written(&blocks);
         assert!(matches!(
             read_with(&plain, &seal),
-            Err(SegmentError::Foreign)
+            Err(SegmentError::Rejected(SegmentRejection::Foreign))
         ));
         let other = Seal::ephemeral().unwrap();
         assert!(matches!(

@@ -10,6 +10,7 @@ mod numbers;
 mod stored;
 
 pub(crate) use error::SegmentError;
+pub use error::{SegmentDamage, SegmentOverflow, SegmentRejection};
 pub use folder::DamagedFile;
 pub(crate) use folder::{Folder, FolderListing, NewFile};
 pub(crate) use format::{Blocks, Head, Writer, malformed};

@@ -4,12 +4,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::common::{Random, World, compare};
 use isomer_data::{Access, DataStore, DataStoreOptions};
-use isomer_storage::{Memory, MemoryEngine, MemoryKind};
+use isomer_storage::{MemoryBudget, MemoryEngine, MemoryKind};
 use isomer_value::{Map, NodeId};
 use isomer_views::{AdjacencySide, ViewError, ViewKind, ViewOptions, ViewState, Views};
 
-fn fixture(budget: usize) -> (DataStore, Arc<Views>, World, Memory) {
-    let memory = Memory::new(budget);
+fn fixture(budget: usize) -> (DataStore, Arc<Views>, World, MemoryBudget) {
+    let memory = MemoryBudget::new(budget);
     let mut options = DataStoreOptions::default();
     options.memory = memory.clone();
     let store = DataStore::open(Arc::new(MemoryEngine::new()), options).unwrap();

@@ -9,7 +9,7 @@ use isomer_bulk::{
 };
 use isomer_data::{
     Access, DataError, DataStore, DataStoreOptions, FieldPath, IndexField, IndexSpec, SchemaChange,
-    Verdict,
+    ScopeName, Verdict,
 };
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, Value};
@@ -122,7 +122,7 @@ fn a_load_leaves_the_files_of_its_views() {
         let world = World::new(&store);
         let spec = IndexSpec {
             name: None,
-            label: "A".into(),
+            scope: ScopeName::label("A"),
             fields: vec![IndexField {
                 path: FieldPath::top("q"),
                 each: false,

@@ -349,6 +349,7 @@ fn bad_clients(address: SocketAddr) {
         "\r\n",
     ] {
         stream.write_all(piece.as_bytes()).unwrap();
+        // The server reads each piece alone; a client cannot see when it has.
         std::thread::sleep(Duration::from_millis(20));
     }
     let mut received = String::new();

@@ -359,7 +359,7 @@ fn compare(full: &Path, other: &Path, pair: &Pair) -> Result<(), String> {
     let counted = "MATCH (p:P)<-[:OF]-(q:Q) RETURN p._key AS key, size(p.text) AS size, p.n AS n ORDER BY key";
     let mut rows = Vec::new();
     for database in [&full, &other] {
-        let wrong = database.check().map_err(said)?;
+        let wrong = database.check().run().map_err(said)?;
         if !wrong.is_empty() {
             return Err(format!("{wrong:?}"));
         }

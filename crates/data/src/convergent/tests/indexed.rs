@@ -11,7 +11,7 @@ use isomer_value::{Map, NodeId, PropId, Value, key};
 use crate::{
     Access, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, DataStore, DataStoreOptions,
     ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, Order,
-    SchemaChange, Transaction, Verdict,
+    SchemaChange, ScopeName, Transaction, Verdict,
 };
 
 /// Name, paths, whether over elements.
@@ -44,7 +44,7 @@ fn create(store: &DataStore, (name, paths, each): Named, unique: bool) -> Result
         .change_schema(SchemaChange::CreateIndex {
             spec: IndexSpec {
                 name: Some(name.into()),
-                label: "Post".into(),
+                scope: ScopeName::label("Post"),
                 fields: fields.collect(),
                 unique,
             },
@@ -655,7 +655,7 @@ fn an_index_that_was_given_up_is_not_created() {
     alone(&store, node, &["count"], &ConvergentOp::Count(1));
     let spec = IndexSpec {
         name: Some("tags".into()),
-        label: "Post".into(),
+        scope: ScopeName::label("Post"),
         fields: vec![IndexField {
             path: FieldPath::new(["tags"]),
             each: false,

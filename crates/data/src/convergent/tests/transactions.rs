@@ -1000,13 +1000,13 @@ fn numbers_are_not_used_twice() {
 /// refused for a convergent field.
 #[test]
 fn the_schema_knows_convergent_fields() {
-    use crate::{ConstraintKind, ConstraintSpec, FieldPath, SchemaChange};
+    use crate::{ConstraintKind, ConstraintSpec, FieldPath, SchemaChange, ScopeName};
     let store = open(&memory());
     let node = a_node(&store);
     let declare = |name: &str, kind: ConstraintKind| SchemaChange::CreateConstraint {
         spec: ConstraintSpec {
             name: Some(format!("{name}_rule")),
-            label: "Post".into(),
+            scope: ScopeName::label("Post"),
             kind,
             unique_fields: Vec::new(),
         },

@@ -13,7 +13,7 @@ use crate::common::{int, list, on_disk, text};
 use isomer_data::{
     Access, DataError, DataStore, DataStoreOptions, Direction, ErrorKind, FieldPath, GraphRead,
     IndexCursor, IndexField, IndexSeek, IndexSpec, Neighbours, NodeLabels, Order, RelRow,
-    Savepoint, SchemaChange, Transaction,
+    Savepoint, SchemaChange, ScopeName, Transaction,
 };
 use isomer_value::{LabelId, Map, NodeId, RelId, TypeId, Value};
 use naive::{INDEXED, Naive, Op, show};
@@ -168,7 +168,7 @@ fn prepare(store: &DataStore) {
     ] {
         let spec = IndexSpec {
             name: None,
-            label: format!("L{INDEXED}"),
+            scope: ScopeName::Label(format!("L{INDEXED}")),
             fields,
             unique,
         };

@@ -11,7 +11,7 @@ mod shortest;
 use std::sync::Arc;
 
 use isomer_plan::{
-    expr::{Expr, SlotId},
+    expr::{BoundExpr, SlotId},
     physical::{self, Op},
     walk::Walk,
 };
@@ -184,7 +184,7 @@ fn fits(
     plan: &physical::PathSearch,
     from: NodeId,
     walk: &[WalkHop],
-    predicate: &Expr,
+    predicate: &BoundExpr,
     row: Row<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<bool> {

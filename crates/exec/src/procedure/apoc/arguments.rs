@@ -1,14 +1,14 @@
 //! The arguments of a call as APOC's functions read them, and what several of them need.
 
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::{Map, Value, json, temporal};
 
 use crate::error::{ErrorClass, ExecError, Result, shown};
 
 /// The kind of a list of any values. The planner does not know more about the results of these functions.
-pub(super) const LIST: Kind = Kind::Any;
+pub(super) const LIST: StaticType = StaticType::Any;
 /// The kind of a map.
-pub(super) const MAP: Kind = Kind::Any;
+pub(super) const MAP: StaticType = StaticType::Any;
 
 /// The arguments of a call.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! `apoc.util.*`, `apoc.version`.
 
-use isomer_plan::{catalog::ProcedureMode, expr::Kind};
+use isomer_plan::{catalog::ProcedureMode, expr::StaticType};
 use isomer_value::Value;
 
 use super::arguments::{Arguments, plain_text};
@@ -20,14 +20,14 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.version",
         "",
-        Kind::String,
+        StaticType::String,
         "the version of APOC of which this server has a part",
         |_| Ok(APOC_VERSION.into()),
     ),
     FunctionRow::new(
         "apoc.util.validatePredicate",
         "predicate: BOOLEAN?, message: STRING, params: LIST? = []",
-        Kind::Boolean,
+        StaticType::Boolean,
         "true; fails with a message if the predicate is true",
         |args| {
             validate(Arguments::new("apoc.util.validatePredicate", args))?;

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::{Map, Value, equality, order};
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -14,14 +14,14 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.coll.sum",
         "list: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "the sum of numbers, as a float",
         |args| numbers("apoc.coll.sum", args, |all| all.iter().sum()),
     ),
     FunctionRow::new(
         "apoc.coll.avg",
         "list: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "the average of numbers",
         |args| {
             numbers("apoc.coll.avg", args, |all| {
@@ -32,28 +32,28 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.coll.stdev",
         "list: LIST?, isBiasCorrected: BOOLEAN = true",
-        Kind::Any,
+        StaticType::Any,
         "the standard deviation of a sample, or of a population",
         stdev,
     ),
     FunctionRow::new(
         "apoc.coll.sumLongs",
         "list: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "the sum of numbers, as an integer",
         sum_longs,
     ),
     FunctionRow::new(
         "apoc.coll.min",
         "list: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "the smallest element",
         |args| with_list("apoc.coll.min", args, |list| extreme(list, false)),
     ),
     FunctionRow::new(
         "apoc.coll.max",
         "list: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "the greatest element",
         |args| with_list("apoc.coll.max", args, |list| extreme(list, true)),
     ),
@@ -74,7 +74,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.coll.contains",
         "list: LIST?, value: ANY",
-        Kind::Any,
+        StaticType::Any,
         "whether an element is equal to a value",
         |args| {
             with_list_or("apoc.coll.contains", args, false.into(), |list| {
@@ -85,7 +85,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.coll.containsAll",
         "list: LIST?, values: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "whether a list contains all elements of another",
         |args| {
             let both = both("apoc.coll.containsAll", args)?;
@@ -99,7 +99,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.coll.indexOf",
         "list: LIST?, value: ANY",
-        Kind::Any,
+        StaticType::Any,
         "the position of the first element equal to a value, or -1",
         |args| {
             with_list_or("apoc.coll.indexOf", args, Value::Int(-1), |list| {
@@ -321,7 +321,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.coll.occurrences",
         "list: LIST?, value: ANY",
-        Kind::Any,
+        StaticType::Any,
         "how often a value occurs",
         |args| {
             with_list("apoc.coll.occurrences", args, |list| {
@@ -336,7 +336,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.coll.isEqualCollection",
         "list: LIST?, other: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "whether two lists have the same elements, each as often",
         |args| {
             let function = "apoc.coll.isEqualCollection";
@@ -351,7 +351,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.coll.different",
         "list: LIST?",
-        Kind::Any,
+        StaticType::Any,
         "whether all elements differ",
         |args| {
             with_list("apoc.coll.different", args, |list| {

@@ -1,6 +1,6 @@
 //! `apoc.convert.*`: values to and from JSON, and between lists, sets and maps.
 
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::{Value, json};
 
 use super::{
@@ -14,7 +14,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.convert.toJson",
         "value: ANY",
-        Kind::Any,
+        StaticType::Any,
         "a value as JSON",
         |args| {
             let args = Arguments::new("apoc.convert.toJson", args);

@@ -408,7 +408,13 @@ fn find_nodes(
     let catalog = call.reader().catalog();
     let indexed = labels.iter().find_map(|label| {
         catalog.usable_indexes(*label).find_map(|index| {
-            let field = index.fields.first().filter(|field| !field.each)?;
+            // A record without one of several fields is not in the index.
+            let [field] = &index.fields[..] else {
+                return None;
+            };
+            if field.each {
+                return None;
+            }
             let name = field.path.0.first().filter(|_| field.path.0.len() == 1)?;
             Some((index.id, identity.get(name)?.clone()))
         })

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::{
     Value,
     jiff::{
@@ -22,7 +22,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.date.format",
         "time: INTEGER?, unit: STRING = 'ms', format: STRING? = null, timezone: STRING? = ''",
-        Kind::Any,
+        StaticType::Any,
         "a time as text, by a pattern: yyyy-MM-dd HH:mm:ss",
         |args| {
             let args = Arguments::new("apoc.date.format", args);
@@ -37,7 +37,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.date.parse",
         "time: STRING?, unit: STRING = 'ms', format: STRING? = null, timezone: STRING? = ''",
-        Kind::Any,
+        StaticType::Any,
         "the time of a text, by a pattern, in a unit since 1970",
         |args| {
             let args = Arguments::new("apoc.date.parse", args);
@@ -53,7 +53,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.date.convert",
         "time: INTEGER?, unit: STRING, toUnit: STRING",
-        Kind::Any,
+        StaticType::Any,
         "a time in another unit",
         |args| {
             let args = Arguments::new("apoc.date.convert", args);
@@ -67,7 +67,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.date.add",
         "time: INTEGER?, unit: STRING, addValue: INTEGER, addUnit: STRING",
-        Kind::Any,
+        StaticType::Any,
         "a time plus an amount in another unit",
         |args| {
             let args = Arguments::new("apoc.date.add", args);
@@ -83,7 +83,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.date.field",
         "time: INTEGER?, unit: STRING = 'd', timezone: STRING? = 'UTC'",
-        Kind::Any,
+        StaticType::Any,
         "a part of a time in milliseconds: years, month, d, h, m, s, ms, weekday",
         |args| {
             let args = Arguments::new("apoc.date.field", args);
@@ -108,7 +108,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.date.convertFormat",
         "temporal: STRING?, currentFormat: STRING, convertTo: STRING? = 'yyyy-MM-dd'",
-        Kind::Any,
+        StaticType::Any,
         "a time as text in another format: a pattern, or a name such as iso_offset_date_time",
         |args| {
             let args = Arguments::new("apoc.date.convertFormat", args);
@@ -123,7 +123,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.date.toISO8601",
         "time: INTEGER?, unit: STRING = 'ms'",
-        Kind::Any,
+        StaticType::Any,
         "a time as text, such as 2021-06-07T09:53:02.000Z",
         |args| {
             let args = Arguments::new("apoc.date.toISO8601", args);
@@ -137,7 +137,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.date.fromISO8601",
         "time: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the milliseconds since 1970 of a text such as 2021-06-07T09:53:02.000Z",
         |args| {
             let args = Arguments::new("apoc.date.fromISO8601", args);

@@ -1,6 +1,6 @@
 //! `apoc.map.*`: functions on maps. Null as the map gives null.
 
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::{Map, Value, equality};
 
 use super::arguments::{Arguments, LIST, MAP, plain_text};
@@ -189,7 +189,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.map.get",
         "map: MAP?, key: STRING, value: ANY = null, fail: BOOLEAN = true",
-        Kind::Any,
+        StaticType::Any,
         "the value of a key; one that is missing gets the default, or fails",
         |args| {
             let args = Arguments::new("apoc.map.get", args);

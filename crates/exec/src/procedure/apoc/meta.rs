@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use isomer_data::{Catalog, Direction, GraphRead, Neighbours};
+use isomer_data::{Catalog, Direction, GraphRead, Neighbours, RecordScope};
 use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{LabelId, Map, NodeId, TypeId, Value};
 
@@ -180,13 +180,13 @@ fn type_facts(call: &mut CallContext<'_>, rel_type: TypeId, most: usize) -> Resu
     Ok(facts)
 }
 
-/// Whether a property of a label has an index, and whether its values are unique.
-fn indexed(catalog: &Catalog, label: LabelId, property: &str) -> (bool, bool) {
+/// Whether a property of a label or type has an index, and whether its values are unique.
+fn indexed(catalog: &Catalog, scope: RecordScope, property: &str) -> (bool, bool) {
     let mut found = (false, false);
     for index in catalog
         .indexes()
         .iter()
-        .filter(|index| index.label == label)
+        .filter(|index| index.scope == scope)
     {
         let is_first = index
             .fields
@@ -236,97 +236,122 @@ fn types_in_use(call: &mut CallContext<'_>) -> Result<Vec<(TypeId, Arc<str>, u64
     Ok(found)
 }
 
+/// A row of `apoc.meta.data`: a property of a label or type, or the relationships of one type from a label. Its columns
+/// are those of [`PROCEDURES`], in order.
+#[derive(Default)]
+struct DataRow<'a> {
+    /// The label or relationship type.
+    owner: Arc<str>,
+    /// The property, or the type of the relationships.
+    property: Arc<str>,
+    /// What the sample says about the relationships; `None` for a property.
+    link: Option<&'a LinkFacts>,
+    is_unique: bool,
+    is_indexed: bool,
+    is_required: bool,
+    kind: &'static str,
+    is_list: bool,
+    /// Other labels of the nodes.
+    other_labels: BTreeSet<Arc<str>>,
+    /// What `owner` is the name of: `node` or `relationship`.
+    element: &'static str,
+}
+
+impl DataRow<'_> {
+    fn values(self) -> Vec<Value> {
+        let none = LinkFacts::default();
+        let link = self.link.unwrap_or(&none);
+        vec![
+            Value::String(self.owner),
+            Value::String(self.property),
+            integer(link.count),
+            self.is_unique.into(),
+            self.is_indexed.into(),
+            self.is_required.into(),
+            self.kind.into(),
+            self.is_list.into(),
+            Value::Null,
+            integer(self.link.is_some().into()),
+            integer(link.count.checked_div(link.nodes).unwrap_or(0)),
+            names(&link.others),
+            names(&self.other_labels),
+            self.element.into(),
+        ]
+    }
+}
+
 fn data(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     let most = sample("apoc.meta.data", args)?;
     let catalog = call.reader().catalog();
     for (id, label, _) in labels_in_use(call)? {
         let facts = label_facts(call, id, most)?;
-        let others: BTreeSet<_> = facts
-            .labels
-            .iter()
-            .filter(|other| **other != label)
-            .cloned()
-            .collect();
+        let others = facts.labels.iter().filter(|other| **other != label);
+        let row = |property: &Arc<str>| DataRow {
+            owner: label.clone(),
+            property: property.clone(),
+            other_labels: others.clone().cloned().collect(),
+            element: "node",
+            ..DataRow::default()
+        };
         for (property, about) in &facts.records.properties {
             let (kind, is_list) = property_type(about);
-            let (index, unique) = indexed(&catalog, id, property);
-            let required = is_required(&catalog, std::slice::from_ref(&label), property);
-            call.emit(vec![
-                Value::String(label.clone()),
-                Value::String(property.clone()),
-                integer(0),
-                unique.into(),
-                index.into(),
-                required.into(),
-                kind.into(),
-                is_list.into(),
-                Value::Null,
-                integer(0),
-                integer(0),
-                Value::empty_list(),
-                names(&others),
-                "node".into(),
-            ])?;
+            let (is_indexed, is_unique) = indexed(&catalog, id.into(), property);
+            let is_required = is_required(&catalog, &[id.into()], property);
+            let row = DataRow {
+                is_unique,
+                is_indexed,
+                is_required,
+                kind,
+                is_list,
+                ..row(property)
+            };
+            call.emit(row.values())?;
         }
         for (name, link) in &facts.outgoing {
-            let other_ends = integer(link.count.checked_div(link.nodes).unwrap_or(0));
-            call.emit(vec![
-                Value::String(label.clone()),
-                Value::String(name.clone()),
-                integer(link.count),
-                false.into(),
-                false.into(),
-                false.into(),
-                "RELATIONSHIP".into(),
-                (link.count > link.nodes).into(),
-                Value::Null,
-                integer(1),
-                other_ends,
-                names(&link.others),
-                names(&others),
-                "node".into(),
-            ])?;
+            let row = DataRow {
+                link: Some(link),
+                kind: "RELATIONSHIP",
+                is_list: link.count > link.nodes,
+                ..row(name)
+            };
+            call.emit(row.values())?;
         }
     }
     for (id, name, _) in types_in_use(call)? {
         for (property, about) in &type_facts(call, id, most)?.properties {
             let (kind, is_list) = property_type(about);
-            call.emit(vec![
-                Value::String(name.clone()),
-                Value::String(property.clone()),
-                integer(0),
-                false.into(),
-                false.into(),
-                false.into(),
-                kind.into(),
-                is_list.into(),
-                Value::Null,
-                integer(0),
-                integer(0),
-                Value::empty_list(),
-                Value::empty_list(),
-                "relationship".into(),
-            ])?;
+            let (is_indexed, is_unique) = indexed(&catalog, id.into(), property);
+            let row = DataRow {
+                owner: name.clone(),
+                property: property.clone(),
+                is_unique,
+                is_indexed,
+                is_required: is_required(&catalog, &[id.into()], property),
+                kind,
+                is_list,
+                element: "relationship",
+                ..DataRow::default()
+            };
+            call.emit(row.values())?;
         }
     }
     Ok(())
 }
 
 /// The properties of a label or type, as `apoc.meta.schema` shows them.
-fn properties(catalog: &Catalog, label: Option<(LabelId, &Arc<str>)>, facts: &RecordFacts) -> Map {
+fn properties(catalog: &Catalog, scope: RecordScope, facts: &RecordFacts) -> Map {
     let entry = |(property, about): (&Arc<str>, &PropertyFacts)| {
         let (kind, is_list) = property_type(about);
         let mut map = Map::from_iter([
             ("type", Value::from(kind)),
             ("array", is_list.into()),
-            ("existence", false.into()),
+            ("existence", is_required(catalog, &[scope], property).into()),
         ]);
-        if let Some((id, name)) = label {
-            let (index, unique) = indexed(catalog, id, property);
-            let required = is_required(catalog, std::slice::from_ref(name), property);
+        // As in APOC, only nodes have these two.
+        if matches!(scope, RecordScope::Label(_)) {
+            let (index, unique) = indexed(catalog, scope, property);
             map.insert("indexed", index.into());
             map.insert("unique", unique.into());
-            map.insert("existence", required.into());
         }
         (property.clone(), Value::from(map))
     };
@@ -340,7 +365,7 @@ fn schema(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     let mut of_types: BTreeMap<Arc<str>, Map> = BTreeMap::new();
     for (id, name, count) in types_in_use(call)? {
         let facts = type_facts(call, id, most)?;
-        let about = properties(&catalog, None, &facts);
+        let about = properties(&catalog, id.into(), &facts);
         of_types.insert(name.clone(), about.clone());
         let shown = Map::from_iter([
             ("type", Value::from("relationship")),
@@ -376,7 +401,7 @@ fn schema(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
             ("labels", names(&others)),
             (
                 "properties",
-                properties(&catalog, Some((id, &label)), &facts.records).into(),
+                properties(&catalog, id.into(), &facts.records).into(),
             ),
             ("relationships", relationships.into()),
         ]);

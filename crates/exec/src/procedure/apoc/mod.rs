@@ -9,6 +9,9 @@ mod create;
 mod date;
 mod map;
 mod meta;
+mod refactor;
+mod schema;
+mod subgraph;
 mod text;
 #[cfg(feature = "regex")]
 mod text_pattern;
@@ -23,13 +26,21 @@ pub(super) fn register(registry: &mut Registry) {
         convert::FUNCTIONS,
         date::FUNCTIONS,
         map::FUNCTIONS,
+        schema::FUNCTIONS,
         text::FUNCTIONS,
     ] {
         table::register_functions(registry, functions);
     }
     #[cfg(feature = "regex")]
     table::register_functions(registry, text_pattern::FUNCTIONS);
-    for procedures in [checks::PROCEDURES, create::PROCEDURES, meta::PROCEDURES] {
+    for procedures in [
+        checks::PROCEDURES,
+        create::PROCEDURES,
+        meta::PROCEDURES,
+        refactor::PROCEDURES,
+        schema::PROCEDURES,
+        subgraph::PROCEDURES,
+    ] {
         table::register_procedures(registry, procedures);
     }
 }

@@ -1,6 +1,6 @@
 //! `apoc.text.*`: functions on strings. Null as the text gives null.
 
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::Value;
 
 use super::arguments::{Arguments, LIST, plain_text};
@@ -9,11 +9,17 @@ use crate::{error::Result, procedure::table::FunctionRow};
 /// A function of one text.
 macro_rules! of_text {
     ($name:literal, $description:literal, $body:expr) => {
-        FunctionRow::new($name, "text: STRING?", Kind::Any, $description, |args| {
-            let body: fn(&str) -> String = $body;
-            let text = Arguments::new($name, args).text(0)?;
-            Ok(text.map(body).into())
-        })
+        FunctionRow::new(
+            $name,
+            "text: STRING?",
+            StaticType::Any,
+            $description,
+            |args| {
+                let body: fn(&str) -> String = $body;
+                let text = Arguments::new($name, args).text(0)?;
+                Ok(text.map(body).into())
+            },
+        )
     };
 }
 
@@ -23,7 +29,7 @@ macro_rules! of_texts {
         FunctionRow::new(
             $name,
             "text1: STRING?, text2: STRING?",
-            Kind::Any,
+            StaticType::Any,
             $description,
             |args| {
                 let body: fn(&str, &str) -> Value = $body;
@@ -42,7 +48,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.join",
         "texts: LIST?, delimiter: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the texts of a list with a delimiter between them",
         |args| {
             let args = Arguments::new("apoc.text.join", args);
@@ -118,7 +124,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.slug",
         "text: STRING?, delimiter: STRING = '-'",
-        Kind::Any,
+        StaticType::Any,
         "the text with everything between words replaced by a delimiter",
         |args| {
             let args = Arguments::new("apoc.text.slug", args);
@@ -132,7 +138,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.lpad",
         "text: STRING?, count: INTEGER, delimiter: STRING = ' '",
-        Kind::Any,
+        StaticType::Any,
         "the text with a delimiter repeated before it up to a length",
         |args| {
             let args = Arguments::new("apoc.text.lpad", args);
@@ -142,7 +148,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.rpad",
         "text: STRING?, count: INTEGER, delimiter: STRING = ' '",
-        Kind::Any,
+        StaticType::Any,
         "the text with a delimiter repeated behind it up to a length",
         |args| {
             let args = Arguments::new("apoc.text.rpad", args);
@@ -152,7 +158,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.repeat",
         "text: STRING?, count: INTEGER?",
-        Kind::Any,
+        StaticType::Any,
         "the text repeated",
         |args| {
             let args = Arguments::new("apoc.text.repeat", args);
@@ -167,7 +173,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.indexOf",
         "text: STRING?, lookup: STRING?, from: INTEGER = 0, to: INTEGER = -1",
-        Kind::Any,
+        StaticType::Any,
         "the position of the first occurrence of a text within another, or -1",
         |args| {
             let found = occurrences(Arguments::new("apoc.text.indexOf", args))?;
@@ -189,7 +195,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.charAt",
         "text: STRING?, index: INTEGER?",
-        Kind::Any,
+        StaticType::Any,
         "the code of the character at a position",
         |args| {
             let args = Arguments::new("apoc.text.charAt", args);
@@ -204,7 +210,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.code",
         "codepoint: INTEGER?",
-        Kind::Any,
+        StaticType::Any,
         "the character of a code",
         |args| {
             let args = Arguments::new("apoc.text.code", args);
@@ -216,7 +222,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.hexValue",
         "value: INTEGER?",
-        Kind::Any,
+        StaticType::Any,
         "an integer in hexadecimal digits, at least four",
         |args| {
             let value = Arguments::new("apoc.text.hexValue", args).integer(0)?;
@@ -238,7 +244,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.byteCount",
         "text: STRING?, charset: STRING = 'UTF-8'",
-        Kind::Any,
+        StaticType::Any,
         "the number of bytes of the text in UTF-8",
         |args| {
             let bytes = utf8(Arguments::new("apoc.text.byteCount", args))?;
@@ -253,7 +259,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.urldecode",
         "text: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the text of a part of a form of a URL",
         |args| {
             let args = Arguments::new("apoc.text.urldecode", args);
@@ -272,7 +278,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.base64Decode",
         "text: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the text of Base64",
         |args| {
             let args = Arguments::new("apoc.text.base64Decode", args);
@@ -288,7 +294,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.distance",
         "text1: STRING?, text2: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the Levenshtein distance of two texts",
         |args| {
             let distance = distance(Arguments::new("apoc.text.distance", args))?;
@@ -298,7 +304,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.levenshteinDistance",
         "text1: STRING?, text2: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the Levenshtein distance of two texts",
         |args| {
             let distance = distance(Arguments::new("apoc.text.levenshteinDistance", args))?;
@@ -308,7 +314,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.levenshteinSimilarity",
         "text1: STRING?, text2: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the Levenshtein distance of two texts as a similarity from 0 to 1",
         |args| {
             let args = Arguments::new("apoc.text.levenshteinSimilarity", args);
@@ -341,7 +347,7 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
 /// The longest text that a function makes of a number.
 const MAX_BYTES: usize = 64 << 20;
 
-fn allowed(args: Arguments<'_>, bytes: usize) -> Result<()> {
+pub(super) fn allowed(args: Arguments<'_>, bytes: usize) -> Result<()> {
     match bytes <= MAX_BYTES {
         true => Ok(()),
         false => Err(args.invalid(format!("{bytes} bytes are more than {MAX_BYTES}"))),

@@ -1,10 +1,15 @@
 //! `apoc.text.*` with regular expressions.
 
-use isomer_plan::expr::Kind;
+use isomer_plan::expr::StaticType;
 use isomer_value::Value;
 
-use super::arguments::{Arguments, LIST};
-use crate::{error::Result, pattern::Regex, procedure::table::FunctionRow};
+use super::{
+    arguments::{Arguments, LIST},
+    text::allowed,
+};
+use crate::{
+    error::Result, pattern::Regex, procedure::table::FunctionRow, value_size::value_bytes,
+};
 
 /// Most bytes of a compiled expression.
 const MAX_REGEX_BYTES: usize = 1 << 20;
@@ -36,14 +41,14 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
     FunctionRow::new(
         "apoc.text.replace",
         "text: STRING?, regex: STRING?, replacement: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the text with the matches of a regular expression replaced; $1 is a group",
         |args| replace("apoc.text.replace", args),
     ),
     FunctionRow::new(
         "apoc.text.regreplace",
         "text: STRING?, regex: STRING?, replacement: STRING?",
-        Kind::Any,
+        StaticType::Any,
         "the text with the matches of a regular expression replaced; $1 is a group",
         |args| replace("apoc.text.regreplace", args),
     ),
@@ -57,13 +62,18 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
             let (Some(text), Some(regex)) = (args.text(0)?, regex(args, 1)?) else {
                 return Ok(Value::empty_list());
             };
-            let matches = regex.captures_iter(text).map(|groups| {
+            let mut matches = Vec::new();
+            let mut bytes = 0;
+            for groups in regex.captures_iter(text) {
                 let groups = groups.iter();
-                groups
+                let groups: Vec<Value> = groups
                     .map(|group| group.map_or("", |group| group.as_str()).into())
-                    .collect::<Value>()
-            });
-            Ok(matches.collect())
+                    .collect();
+                bytes += groups.iter().map(value_bytes).sum::<usize>();
+                allowed(args, bytes)?;
+                matches.push(Value::from(groups));
+            }
+            Ok(matches.into())
         },
     ),
 ];
@@ -89,7 +99,19 @@ fn replace(function: &'static str, args: &[Value]) -> Result<Value> {
         return Ok(Value::Null);
     };
     let replacement = groups_braced(replacement);
-    Ok(regex.replace_all(text, &*replacement).as_ref().into())
+    let (mut made, mut end) = (String::new(), 0);
+    for groups in regex.captures_iter(text) {
+        let Some(whole) = groups.get(0) else {
+            continue;
+        };
+        made.push_str(&text[end..whole.start()]);
+        groups.expand(&replacement, &mut made);
+        end = whole.end();
+        // A replacement with groups may be far longer than the text, for each match.
+        allowed(args, made.len())?;
+    }
+    made.push_str(&text[end..]);
+    Ok(made.into())
 }
 
 /// A replacement of Java, whose group numbers end at the last digit, in the notation of Rust's regular expressions.

@@ -3,10 +3,10 @@
 use super::world::World;
 use crate::convergent::{
     clock::Vector,
-    join::{Row, State, join},
+    join::{State, StateRow, join},
 };
 
-type ReplicaState = (Vector, Vec<Row>);
+type ReplicaState = (Vector, Vec<StateRow>);
 
 fn joined(one: &ReplicaState, other: &ReplicaState) -> ReplicaState {
     let rows = join(

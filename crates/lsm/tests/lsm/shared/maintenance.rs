@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_lsm::{LogSharing, LsmEngine, LsmOptions, backup::Point};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions, backup::RestoreTarget};
 use isomer_storage::{
     Durability, Engine, KeyRange, Order, StorageError,
     conformance::{ALL, Random, scan},
@@ -716,7 +716,7 @@ fn copies_and_backups() {
                 &RealDisk,
                 &backups,
                 &target,
-                Point::Version(version),
+                RestoreTarget::Version(version),
                 None,
                 &alone,
                 &mut |_, _| {},

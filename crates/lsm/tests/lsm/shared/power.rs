@@ -14,7 +14,7 @@ use isomer_shared_log::{Append, LogError, LogId, MemoryLog, Position, SharedLog}
 use isomer_storage::{Durability, Engine, StorageError, conformance::Random};
 use isomer_vfs::{Loss, SimDisk};
 
-use super::{Map, assert_sound, contents, small};
+use super::{Map, assert_sound, commit, contents, small};
 
 const DB: &str = "/db";
 const GRACE: Duration = Duration::from_secs(60);
@@ -174,6 +174,24 @@ fn live(engines: &mut Vec<LsmEngine>, disk: &SimDisk, random: &mut Random, state
             break;
         }
     }
+}
+
+/// A process that syncs makes everything durable that has returned, in whichever process.
+#[test]
+fn a_sync_covers_the_commits_of_other_processes() {
+    let log = Arc::new(VolatileLog::new());
+    let options = LsmOptions {
+        disk: Arc::new(SimDisk::new()),
+        sharing: LogSharing::Over(log.clone()),
+        ..small(false)
+    };
+    let open = || LsmEngine::open(Path::new(DB), options.clone()).expect("opens");
+    let (first, second) = (open(), open());
+    commit(&first, &[(b"key", b"value")]);
+    let end = log.end().expect("an end");
+    assert!(log.durable().expect("known") < end);
+    second.sync().expect("synced");
+    assert_eq!(log.durable(), Ok(end));
 }
 
 #[test]

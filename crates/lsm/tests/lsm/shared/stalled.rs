@@ -7,12 +7,12 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use isomer_lsm::{LogSharing, LsmEngine, LsmOptions};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions, Retention};
 use isomer_shared_log::{Append, LogError, LogId, MemoryLog, Position, SharedLog};
-use isomer_storage::{Engine, KeyRange};
+use isomer_storage::{Durability, Engine, KeyRange, StorageError};
 
 use super::{Map, all, assert_sound, commit, contents, open, small};
 
@@ -23,6 +23,8 @@ const GRACE: Duration = Duration::from_secs(60);
 struct Stalled {
     log: MemoryLog,
     seen: AtomicU64,
+    /// How often its end was asked for.
+    looks: AtomicU64,
 }
 
 impl Stalled {
@@ -30,6 +32,7 @@ impl Stalled {
         Arc::new(Self {
             log: log.clone(),
             seen: AtomicU64::new(u64::MAX),
+            looks: AtomicU64::new(0),
         })
     }
 
@@ -55,6 +58,7 @@ impl SharedLog for Stalled {
     }
 
     fn end(&self) -> Result<Position, LogError> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         Ok(self.log.end()?.min(self.seen()))
     }
 
@@ -131,8 +135,7 @@ fn step(engine: &LsmEngine, model: &mut Map, number: u32) {
         };
         let mut transaction = engine.begin().expect("begins");
         transaction.delete_range(range).expect("fits");
-        let durability = isomer_storage::Durability::Buffered;
-        transaction.commit(durability).expect("committed");
+        transaction.commit(Durability::Buffered).expect("committed");
         model.retain(|key, _| !(&start[..]..&end[..]).contains(&&key[..]));
     } else {
         let keys = [number % 40, number * 7 % 40].map(|key| [key as u8]);
@@ -223,4 +226,150 @@ fn a_process_far_behind_catches_up() {
 fn assert_all_seen(engine: &LsmEngine, folder: &Path) {
     let found = contents(&*engine.begin().expect("begins"));
     assert_eq!(found.len(), 1001, "{}", folder.display());
+}
+
+/// Commits until the memory for commits is full, which no process flushes; returns the error.
+fn fill(engine: &LsmEngine, model: &mut Map) -> StorageError {
+    for number in 0..5000_u32 {
+        let (key, value) = (number.to_be_bytes(), number.to_be_bytes().repeat(300));
+        match try_commit(engine, &key, &value) {
+            Ok(()) => drop(model.insert(key.to_vec(), value)),
+            Err(error) => return error,
+        }
+    }
+    panic!("the memory for commits has no limit");
+}
+
+fn try_commit(engine: &LsmEngine, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
+    let mut transaction = engine.begin()?;
+    transaction.put(key, value)?;
+    transaction.commit(Durability::Buffered).map(drop)
+}
+
+fn assert_names_maintainer(error: &StorageError) {
+    let is_clear = matches!(error, StorageError::Unavailable(what)
+        if what.contains("has not flushed for") && what.contains("let it continue, or end it"));
+    assert!(is_clear, "{error:?}");
+}
+
+/// While the process that maintains the tables is stopped, commits of another one are refused when its memory is full:
+/// nothing of them is there, and the process goes on by itself when the other one continues, or ends.
+#[test]
+fn a_full_process_goes_on_when_the_maintainer_does() {
+    for maintainer_ends in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let patient = LsmOptions {
+            maintainer_patience: Duration::from_millis(300),
+            ..small(true)
+        };
+        // Without threads it does nothing by itself, as a stopped process.
+        let first = open(folder.path(), &small(false));
+        let second = open(folder.path(), &patient);
+        assert!(first.maintains() && !second.maintains());
+        let mut model = Map::new();
+        assert_names_maintainer(&fill(&second, &mut model));
+        // Later commits need not wait as long to know it, and reads go on.
+        for key in [b"x", b"y"] {
+            let refused = try_commit(&second, key, &[7; 4000]).expect_err("no memory");
+            assert_names_maintainer(&refused);
+        }
+        assert!(all(&second) == model);
+        // Commits of others cannot be applied either: a transaction that would have to see them is refused.
+        for number in 0..200_u8 {
+            let key = [b'o', number];
+            commit(&first, &[(&key, &[number; 2000])]);
+            model.insert(key.to_vec(), vec![number; 2000]);
+        }
+        let behind = all_or_error(&second).expect_err("no memory");
+        assert_names_maintainer(&behind);
+        match maintainer_ends {
+            true => drop(first),
+            false => first.flush().expect("flushed"),
+        }
+        let until = Instant::now() + Duration::from_secs(20);
+        let found = loop {
+            match all_or_error(&second) {
+                Ok(found) => break found,
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+        };
+        assert!(found == model);
+        commit(&second, &[(b"later", b"value")]);
+        assert_eq!(second.maintains(), maintainer_ends);
+        assert_sound(&second);
+    }
+}
+
+fn all_or_error(engine: &LsmEngine) -> Result<Map, StorageError> {
+    engine.begin().map(|transaction| contents(&*transaction))
+}
+
+/// The thread of a process whose next record is trimmed ends: it does not look at the log for ever.
+#[test]
+fn a_process_that_cannot_follow_any_more_is_idle() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = MemoryLog::new(LogId(3), Duration::ZERO);
+    let stalled = Stalled::new(&log);
+    let first = open(folder.path(), &over(Arc::new(log.clone()), false));
+    let second = open(folder.path(), &over(stalled.clone(), true));
+    stalled.show(log.end().expect("an end"));
+    for number in 0..50_u8 {
+        commit(&first, &[(&[number], &[number; 99])]);
+    }
+    let upto = first.version();
+    first.flush().expect("flushed");
+    first.trim_stream(upto).expect("trimmed");
+    assert!(log.first().expect("a position") > 40);
+    stalled.show(u64::MAX);
+    let refused = second
+        .begin()
+        .map(drop)
+        .expect_err("its records are trimmed");
+    assert!(
+        refused.to_string().contains("open the database again"),
+        "{refused}"
+    );
+    // The thread may be within its last look.
+    thread::sleep(Duration::from_millis(300));
+    let before = stalled.looks.load(Ordering::SeqCst);
+    thread::sleep(Duration::from_millis(700));
+    assert_eq!(stalled.looks.load(Ordering::SeqCst), before);
+}
+
+/// One commit by a process whose clock is an hour ahead: versions of the time before are dropped in time, and the log
+/// is trimmed, while the clocks of the others have not reached that time.
+#[test]
+fn a_clock_that_is_ahead_does_not_keep_versions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = MemoryLog::new(LogId(3), Duration::ZERO);
+    let windowed = LsmOptions {
+        retention: Retention {
+            versions_ms: 100,
+            ..Retention::default()
+        },
+        ..over(Arc::new(log.clone()), false)
+    };
+    let now = windowed.clock.clone();
+    let ahead = LsmOptions {
+        clock: Arc::new(move || now() + 3_600_000),
+        ..windowed.clone()
+    };
+    let first = open(folder.path(), &windowed);
+    commit(&open(folder.path(), &ahead), &[(b"key", b"an hour ahead")]);
+    let mut last_ahead = 0;
+    for round in 0..20_u8 {
+        last_ahead = commit(&first, &[(b"key", &[round])]);
+    }
+    let end = log.end().expect("an end");
+    let until = Instant::now() + Duration::from_secs(20);
+    while first.oldest_version() <= last_ahead || log.first().expect("a position") < end {
+        assert!(Instant::now() < until, "nothing gets old");
+        // Longer than the window.
+        thread::sleep(Duration::from_millis(120));
+        let version = commit(&first, &[(b"key", b"later")]);
+        first.trim_stream(version).expect("trimmed");
+        first.flush().expect("flushed");
+        first.compact_all().expect("merged");
+    }
+    assert_sound(&first);
 }

@@ -1,139 +1,37 @@
 //! Engines that take turns pass the conformance scripts, and agree with a model on random histories.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use isomer_lsm::{LsmEngine, LsmOptions};
 use isomer_storage::{
-    Capabilities, CommitHook, Engine, EngineTransaction, MemoryEngine, Snapshot, Statistics,
-    StorageError, StreamEntry, Version,
-    conformance::{Random, Subject, SubjectOptions, random_history},
+    Engine, MemoryEngine,
+    conformance::{EngineTurns, Random, Subject, SubjectOptions, random_history},
 };
 use tempfile::TempDir;
 
 use super::{assert_sound, open, small};
 
-/// Each call goes to another engine than the call before. Engines without threads flush, compact and follow in between.
-struct InTurns {
-    engines: Vec<Arc<LsmEngine>>,
-    turn: AtomicU64,
-    by_hand: bool,
-    /// Commits before the last reopening.
-    commits_before: u64,
-}
-
-impl InTurns {
-    fn next(&self) -> &LsmEngine {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let mut random = Random(turn);
-        if self.by_hand && random.below(8) == 0 {
-            let count = self.engines.len() as u64;
-            let engine = &self.engines[random.below(count) as usize];
-            match random.below(4) {
-                0 if engine.maintains() => engine.flush().expect("flushed"),
-                1 if engine.maintains() => engine.compact().expect("merged"),
-                2 if engine.maintains() => engine.compact_all().expect("merged"),
-                _ => engine.follow().expect("follows"),
-            }
-        }
-        &self.engines[turn as usize % self.engines.len()]
+/// Engines without threads flush, compact and follow between the calls.
+fn maintain_by_hand(engines: &[Arc<LsmEngine>], turn: u64) {
+    let mut random = Random(turn);
+    if random.below(8) > 0 {
+        return;
+    }
+    let engine = &engines[random.below(engines.len() as u64) as usize];
+    match random.below(4) {
+        0 if engine.maintains() => engine.flush().expect("flushed"),
+        1 if engine.maintains() => engine.compact().expect("merged"),
+        2 if engine.maintains() => engine.compact_all().expect("merged"),
+        _ => engine.follow().expect("follows"),
     }
 }
 
-impl Engine for InTurns {
-    fn capabilities(&self) -> Capabilities {
-        self.next().capabilities()
-    }
-
-    fn version(&self) -> Version {
-        self.next().version()
-    }
-
-    fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StorageError> {
-        self.next().snapshot()
-    }
-
-    fn begin(&self) -> Result<Box<dyn EngineTransaction>, StorageError> {
-        self.next().begin()
-    }
-
-    fn stream(
-        &self,
-        after: Version,
-        max_entries: usize,
-        max_bytes: usize,
-        durable_only: bool,
-    ) -> Result<Vec<StreamEntry>, StorageError> {
-        self.next()
-            .stream(after, max_entries, max_bytes, durable_only)
-    }
-
-    fn trim_stream(&self, upto: Version) -> Result<(), StorageError> {
-        self.next().trim_stream(upto)
-    }
-
-    fn stream_trimmed(&self) -> Result<Version, StorageError> {
-        self.next().stream_trimmed()
-    }
-
-    fn sync(&self) -> Result<(), StorageError> {
-        self.next().sync()
-    }
-
-    fn wait_for_background_work(&self) -> Result<(), StorageError> {
-        let maintainer = self.engines.iter().find(|engine| engine.maintains());
-        maintainer.map_or(Ok(()), |engine| engine.wait_for_background_work())
-    }
-
-    fn compact(&self) -> Result<(), StorageError> {
-        let maintainer = self.engines.iter().find(|engine| engine.maintains());
-        maintainer.map_or(Ok(()), |engine| Engine::compact(&**engine))
-    }
-
-    fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
-        self.next().checkpoint(target)
-    }
-
-    fn ingest(
-        &self,
-        pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>,
-        stream: Option<&[u8]>,
-    ) -> Result<Version, StorageError> {
-        self.next().ingest(pairs, stream)
-    }
-
-    fn set_hook(&self, hook: Arc<dyn CommitHook>) {
-        for engine in &self.engines {
-            engine.set_hook(hook.clone());
-        }
-    }
-
-    fn statistics(&self) -> Result<Statistics, StorageError> {
-        let mut sum: Option<Statistics> = None;
-        for engine in &self.engines {
-            let statistics = engine.statistics()?;
-            match &mut sum {
-                None => sum = Some(statistics),
-                Some(sum) => {
-                    assert_eq!(sum.key_count, statistics.key_count);
-                    assert_eq!(sum.stream_entries, statistics.stream_entries);
-                    sum.commits += statistics.commits;
-                    sum.conflicts += statistics.conflicts;
-                }
-            }
-        }
-        let mut sum = sum.ok_or_else(|| StorageError::Invalid("no engine is open".to_owned()))?;
-        sum.commits -= self.commits_before;
-        Ok(sum)
-    }
-
-    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
-        self.next().verify(progress)
+fn in_turns(engines: Vec<Arc<LsmEngine>>, by_hand: bool) -> EngineTurns<LsmEngine> {
+    let turns = EngineTurns::new(engines).maintained_by(LsmEngine::maintains);
+    if by_hand {
+        turns.before_turn(maintain_by_hand)
+    } else {
+        turns
     }
 }
 
@@ -143,19 +41,14 @@ struct Several {
     options: LsmOptions,
     count: usize,
     reopened: usize,
-    engine: Option<Arc<InTurns>>,
+    engine: Option<Arc<EngineTurns<LsmEngine>>>,
 }
 
 impl Several {
     fn new(count: usize, options: LsmOptions) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let engines = (0..count).map(|_| Arc::new(open(folder.path(), &options)));
-        let engine = InTurns {
-            engines: engines.collect(),
-            turn: AtomicU64::new(0),
-            by_hand: !options.background,
-            commits_before: 0,
-        };
+        let engine = in_turns(engines.collect(), !options.background);
         Self {
             engine: Some(Arc::new(engine)),
             folder,
@@ -175,8 +68,7 @@ impl Subject for Several {
     fn reopen(&mut self) {
         let before = self.engine.take().expect("open");
         let before = Arc::into_inner(before).expect("the engine is still in use");
-        let turn = before.turn.load(Ordering::Relaxed);
-        let mut engines = before.engines;
+        let (mut engines, turn) = before.into_parts();
         self.reopened += 1;
         let at = self.reopened % (self.count + 1);
         if at == self.count {
@@ -192,17 +84,8 @@ impl Subject for Several {
         }
         let maintainers = engines.iter().filter(|engine| engine.maintains());
         assert_eq!(maintainers.count(), 1, "one process maintains the tables");
-        let commits = engines.iter().map(|engine| {
-            let statistics = engine.statistics().expect("statistics");
-            statistics.commits
-        });
-        let commits_before = commits.sum();
-        self.engine = Some(Arc::new(InTurns {
-            engines,
-            turn: AtomicU64::new(turn),
-            by_hand: !self.options.background,
-            commits_before,
-        }));
+        let engine = in_turns(engines, !self.options.background).continued_from(turn);
+        self.engine = Some(Arc::new(engine.expect("statistics")));
     }
 }
 

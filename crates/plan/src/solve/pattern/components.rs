@@ -2,7 +2,7 @@
 
 use super::emit::overlapping;
 use super::{Move, Problem, Progress};
-use crate::expr::{Comparison, Expr, SlotId};
+use crate::expr::{BoundExpr, Comparison, SlotId};
 use crate::logical::Length;
 use crate::physical::Op;
 use crate::solve::{Flow, Planner};
@@ -45,8 +45,11 @@ impl<'p> Planner<'p> {
         };
         // The same trade-off as for ordered components: a join pays if many rows would each run the component.
         let single = self.rows(flow) <= 2.0;
-        let seeks =
-            matches!(&start, Move::Find(_, access) if access.is_seek() && access.rows <= 2.0);
+        let seeks = match &start {
+            Move::Find(_, access) => access.is_seek() && access.rows <= 2.0,
+            Move::Scan(_, access) => access.is_seek() && access.rows <= 2.0,
+            _ => false,
+        };
         // A component that is connected to unsolved elements cannot be solved separately and joined.
         if single || seeks || !is_whole(problem, progress, &alone) {
             return self.take(problem, progress, flow, solved, start);
@@ -75,6 +78,10 @@ impl<'p> Planner<'p> {
                     Move::Find(node, _) => {
                         let access = planner.access(problem, component, problem.graph.nodes[*node]);
                         Move::Find(*node, access)
+                    }
+                    Move::Scan(at, _) => {
+                        let access = planner.rel_access(problem, component, *at, &component.bound);
+                        Move::Scan(*at, access)
                     }
                     other => other.clone(),
                 };
@@ -163,7 +170,7 @@ impl<'p> Planner<'p> {
             )
         };
         for keys in [&mut input_keys, &mut right_keys] {
-            keys.splice(0..0, side.shared.iter().map(|node| Expr::Slot(*node)));
+            keys.splice(0..0, side.shared.iter().map(|node| BoundExpr::Slot(*node)));
         }
         let right_rows = self.rows(&right);
         let right_op = right.op;
@@ -248,7 +255,8 @@ fn cheapest_start(
             && !progress.bound.contains(&relationship.from)
             && !progress.bound.contains(&relationship.to);
         if open && apart && !relationship.bound && matches!(relationship.length, Length::One) {
-            candidates.push(Move::Scan(at));
+            let access = planner.rel_access(problem, progress, at, &progress.bound);
+            candidates.push(Move::Scan(at, access));
         }
     }
     if candidates.is_empty() {
@@ -309,9 +317,9 @@ fn join_keys(
     left: &FxHashSet<SlotId>,
     right: &FxHashSet<SlotId>,
     context: &FxHashSet<SlotId>,
-) -> (Vec<Expr>, Vec<Expr>, Vec<usize>) {
+) -> (Vec<BoundExpr>, Vec<BoundExpr>, Vec<usize>) {
     let (mut left_keys, mut right_keys, mut used) = (Vec::new(), Vec::new(), Vec::new());
-    let reads_only = |expr: &Expr, side: &FxHashSet<SlotId>| {
+    let reads_only = |expr: &BoundExpr, side: &FxHashSet<SlotId>| {
         let (mut all, mut own) = (true, false);
         expr.for_each_slot(&mut |slot| {
             all &= side.contains(&slot);
@@ -320,7 +328,7 @@ fn join_keys(
         all && own
     };
     for (at, predicate) in problem.graph.predicates.iter().enumerate() {
-        let Expr::Compare {
+        let BoundExpr::Compare {
             op: Comparison::Equal,
             left: a,
             right: b,

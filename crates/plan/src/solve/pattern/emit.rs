@@ -1,12 +1,13 @@
 //! From moves to operators.
 
 use super::{Move, Problem, Progress};
-use crate::expr::{Comparison, Expr, LocalId, QuantifierKind, SlotId, TypeRef};
+use crate::expr::{BoundExpr, Comparison, LocalId, QuantifierKind, SlotId, TypeRef};
 use crate::logical::{Length, PatternRelationship};
 use crate::physical::{
-    Direction, Expand, ExpandInto, Op, PathSearch, RelationshipEnds, RelationshipScan,
-    ShortestPath, VarExpand,
+    Direction, Expand, ExpandInto, Op, OpId, PathSearch, RelationshipEnds, RelationshipIndexSeek,
+    RelationshipScan, ShortestPath, VarExpand,
 };
+use crate::solve::seek::{Access, AccessKind, RelAccess};
 use crate::solve::{Flow, Planner};
 
 impl Planner<'_> {
@@ -22,27 +23,26 @@ impl Planner<'_> {
         let rows = progress.rows;
         let mut apart: Vec<usize> = Vec::new();
         let relationship = match &next {
-            Move::Scan(at) | Move::Follow(at, _) | Move::Close(at) | Move::Check(at) => Some(*at),
+            Move::Scan(at, _) | Move::Follow(at, _) | Move::Close(at) | Move::Check(at) => {
+                Some(*at)
+            }
             Move::Find(..) => None,
         };
         match next {
             Move::Find(node, access) => {
                 let node = problem.graph.nodes[node];
-                self.push(flow, |input| access.operator(input, node), rows);
+                match access.kind {
+                    AccessKind::Union(parts) => {
+                        let part = |part: Access| {
+                            (part.rows, move |input| part.clone().operator(input, node))
+                        };
+                        self.union_of(flow, parts.into_iter().map(part), Some(vec![node]), rows);
+                    }
+                    _ => self.push(flow, |input| access.operator(input, node), rows),
+                }
             }
-            Move::Scan(at) => {
-                let one = &problem.graph.relationships[at];
-                let scan = |input| {
-                    Op::RelationshipScan(RelationshipScan {
-                        input,
-                        relationship: one.slot,
-                        from: one.from,
-                        to: one.to,
-                        direction: one.direction,
-                        types: one.types.clone(),
-                    })
-                };
-                self.push(flow, scan, rows);
+            Move::Scan(at, access) => {
+                emit_scan(self, flow, &problem.graph.relationships[at], access, rows);
                 // Expands compare what they find with earlier relationships (`distinct_from`). A scan does not, so a
                 // filter above it does.
                 apart.push(at);
@@ -61,6 +61,37 @@ impl Planner<'_> {
             solved.push(at);
         }
         self.emit_testable(problem, progress, flow);
+    }
+
+    /// What each of the parts finds for a row of `flow`; with `distinct`, each combination of these slots once.
+    fn union_of<F: Fn(OpId) -> Op>(
+        &mut self,
+        flow: &mut Flow,
+        parts: impl Iterator<Item = (f64, F)>,
+        distinct: Option<Vec<SlotId>>,
+        rows: f64,
+    ) {
+        let is_first = matches!(self.arena.operators[flow.op.index()].op, Op::Argument);
+        let outer = match is_first {
+            true => self.outer,
+            false => Some(flow.op),
+        };
+        let before = std::mem::replace(&mut self.outer, outer);
+        let mut inputs = Vec::new();
+        for (rows, op) in parts {
+            let leaf = self.argument();
+            inputs.push(self.arena.push(op(leaf), rows));
+        }
+        self.outer = before;
+        let mut right = self.arena.push(Op::Union { inputs }, rows);
+        if let Some(slots) = distinct {
+            let input = right;
+            right = self.arena.push(Op::Distinct { input, slots }, rows);
+        }
+        match is_first {
+            true => flow.op = right,
+            false => self.push(flow, |input| Op::Apply { input, right }, rows),
+        }
     }
 
     /// Tests that relationships of separately solved components differ.
@@ -82,6 +113,54 @@ impl Planner<'_> {
             })
             .collect();
         self.filter(flow, tests);
+    }
+}
+
+/// A scan of a relationship's types, a seek in an index over one of them, or several seeks.
+fn emit_scan(
+    planner: &mut Planner<'_>,
+    flow: &mut Flow,
+    one: &PatternRelationship,
+    access: RelAccess,
+    rows: f64,
+) {
+    let scan = |input| RelationshipScan {
+        input,
+        relationship: one.slot,
+        from: one.from,
+        to: one.to,
+        direction: one.direction,
+        types: one.types.clone(),
+    };
+    let overlaps = access.overlaps;
+    let count = access.seeks.len().max(1) as f64;
+    let mut seeks = access.seeks.into_iter().map(|(of_type, seek)| {
+        let op = move |input| {
+            Op::RelationshipIndexSeek(RelationshipIndexSeek {
+                scan: RelationshipScan {
+                    types: vec![of_type],
+                    ..scan(input)
+                },
+                index: seek.index,
+                prefix: seek.prefix.clone(),
+                range: seek.range.clone(),
+                descending: false,
+            })
+        };
+        (access.rows / count, op)
+    });
+    match seeks.len() {
+        0 => planner.push(flow, |input| Op::RelationshipScan(scan(input)), rows),
+        1 => {
+            if let Some((_, op)) = seeks.next() {
+                planner.push(flow, op, rows);
+            }
+        }
+        // Without a direction, a relationship is found once from each end.
+        _ => {
+            let distinct = overlaps.then(|| vec![one.slot, one.from, one.to]);
+            planner.union_of(flow, seeks, distinct, rows);
+        }
     }
 }
 
@@ -393,29 +472,33 @@ pub(super) fn slots(problem: &Problem, relationships: impl Iterator<Item = usize
 }
 
 /// The test that two pattern relationships share no relationship.
-pub(super) fn different(a: &PatternRelationship, b: &PatternRelationship, local: LocalId) -> Expr {
+pub(super) fn different(
+    a: &PatternRelationship,
+    b: &PatternRelationship,
+    local: LocalId,
+) -> BoundExpr {
     let single = |one: &PatternRelationship| matches!(one.length, Length::One);
-    let slot = |one: &PatternRelationship| Box::new(Expr::Slot(one.slot));
+    let slot = |one: &PatternRelationship| Box::new(BoundExpr::Slot(one.slot));
     match (single(a), single(b)) {
-        (true, true) => Expr::Compare {
+        (true, true) => BoundExpr::Compare {
             op: Comparison::NotEqual,
             left: slot(a),
             right: slot(b),
         },
-        (true, false) => Expr::Not(Box::new(Expr::In {
+        (true, false) => BoundExpr::Not(Box::new(BoundExpr::In {
             item: slot(a),
             list: slot(b),
         })),
-        (false, true) => Expr::Not(Box::new(Expr::In {
+        (false, true) => BoundExpr::Not(Box::new(BoundExpr::In {
             item: slot(b),
             list: slot(a),
         })),
-        (false, false) => Expr::Quantifier {
+        (false, false) => BoundExpr::Quantifier {
             kind: QuantifierKind::None,
             list: slot(a),
             local,
-            predicate: Box::new(Expr::In {
-                item: Box::new(Expr::Local(local)),
+            predicate: Box::new(BoundExpr::In {
+                item: Box::new(BoundExpr::Local(local)),
                 list: slot(b),
             }),
         },

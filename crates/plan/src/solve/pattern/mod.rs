@@ -13,11 +13,11 @@ mod order;
 mod search;
 mod tree;
 
-use crate::expr::{Expr, LabelRef, SlotId};
+use crate::expr::{BoundExpr, LabelRef, SlotId};
 use crate::logical::QueryGraph;
 use crate::physical::Op;
 use crate::solve::cost::cheapest_first;
-use crate::solve::seek::Access;
+use crate::solve::seek::{Access, RelAccess};
 use crate::solve::{Flow, Planner};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -26,8 +26,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 enum Move {
     /// Find this node (by index in the graph).
     Find(usize, Access),
-    /// Scan all relationships of a pattern relationship, with both their ends.
-    Scan(usize),
+    /// Find relationships of a pattern relationship, with both their ends, through an index or a scan.
+    Scan(usize, RelAccess),
     /// Follow a relationship from one end; from `from` if the flag is set.
     Follow(usize, bool),
     /// Both ends are bound.
@@ -67,7 +67,7 @@ struct Problem {
 
 impl Problem {
     fn new(graph: QueryGraph) -> Self {
-        let slots_of = |expr: &Expr| {
+        let slots_of = |expr: &BoundExpr| {
             let mut slots = Vec::new();
             expr.for_each_slot(&mut |slot| slots.push(slot));
             slots
@@ -84,11 +84,11 @@ impl Problem {
         }
         let mut labels: FxHashMap<SlotId, Vec<LabelRef>> = FxHashMap::default();
         for predicate in &graph.predicates {
-            if let Expr::HasLabels {
+            if let BoundExpr::HasLabels {
                 entity,
                 labels: all,
             } = predicate
-                && let Expr::Slot(slot) = **entity
+                && let BoundExpr::Slot(slot) = **entity
             {
                 // Only labels that every match must have: those below OR and NOT say nothing about the node.
                 labels.entry(slot).or_default().extend(all);

@@ -12,8 +12,8 @@
 use rustc_hash::FxHashSet;
 
 use super::{Problem, Progress};
-use crate::expr::{Expr, LabelRef, SlotId};
-use crate::logical::Length;
+use crate::expr::{BoundExpr, LabelRef, SlotId};
+use crate::logical::{Length, PatternRelationship};
 use crate::physical::Direction;
 use crate::solve::Planner;
 use crate::solve::seek::{Access, AccessKind};
@@ -120,8 +120,8 @@ struct Edge {
     /// Rows of following it from `from` or from `to`, before any test.
     forward: f64,
     backward: f64,
-    /// Rows of a scan of all of them; absent if it cannot be scanned.
-    scanned: Option<f64>,
+    /// Rows of finding it with both its ends, and the fixed cost of that; absent if it cannot be found by itself.
+    found: Option<(f64, f64)>,
     walk: bool,
     /// Predicates on it alone.
     tests: f64,
@@ -345,6 +345,7 @@ fn node_facts(
         AccessKind::All => labelled,
         AccessKind::Label { .. } => labelled,
         AccessKind::Id { .. } => access.rows,
+        AccessKind::Union(_) => access.rows.min(labelled),
         // The access estimates nodes of one label; the other labels thin them out.
         AccessKind::Key { label, .. } | AccessKind::Index { label, .. } => {
             access.rows * labelled / planner.costs.nodes(Some(*label), planner.arena)
@@ -360,7 +361,7 @@ fn node_facts(
         }
         tests += 1.0;
         let predicate = &problem.graph.predicates[*at];
-        if !matches!(predicate, Expr::HasLabels { .. }) {
+        if !matches!(predicate, BoundExpr::HasLabels { .. }) {
             rows *= planner.costs.selectivity(predicate, planner.arena);
         }
     }
@@ -423,6 +424,15 @@ fn edge_facts(
     if one.from == one.to {
         share = share.min(1.0);
     }
+    let (from, to) = (local(one.from), local(one.to));
+    let apart = from.is_some() && to.is_some() && from != to;
+    let access = (apart && !walk).then(|| planner.rel_access(problem, progress, at, base.bound));
+    let mut covered: &[usize] = &[];
+    if let Some(access) = access.as_ref().filter(|access| access.is_seek()) {
+        // The index knows better how many there are than the predicates' selectivities.
+        covered = &access.covers;
+        share *= access.rows / (all_relationships(planner, one)).max(1.0);
+    }
     let mut tests = 0.0;
     for predicate in problem.about(one.slot) {
         let alone = problem.predicate_slots[*predicate]
@@ -430,28 +440,35 @@ fn edge_facts(
             .all(|slot| *slot == one.slot || base.bound.contains(slot));
         if progress.predicate_open[*predicate] && alone {
             tests += 1.0;
-            share *= planner
-                .costs
-                .selectivity(&problem.graph.predicates[*predicate], planner.arena);
+            if !covered.contains(predicate) {
+                let predicate = &problem.graph.predicates[*predicate];
+                share *= planner.costs.selectivity(predicate, planner.arena);
+            }
         }
     }
-    let directions = if one.direction == Direction::Both {
-        2.0
-    } else {
-        1.0
-    };
-    let (from, to) = (local(one.from), local(one.to));
-    let apart = from.is_some() && to.is_some() && from != to;
+    let found = access.map(|access| {
+        let fixed = if access.is_seek() { 1.0 } else { SCAN_COST };
+        (access.rows, fixed)
+    });
     Edge {
         from,
         to,
         share,
         forward,
         backward,
-        scanned: (apart && !walk)
-            .then(|| planner.costs.relationships(&one.types, planner.arena) * directions),
+        found,
         walk,
         tests,
+    }
+}
+
+/// Relationships that a scan of the pattern's types returns.
+fn all_relationships(planner: &Planner<'_>, one: &PatternRelationship) -> f64 {
+    let count = planner.costs.relationships(&one.types, planner.arena);
+    // A scan without direction returns each relationship twice, once from each end.
+    match one.direction {
+        Direction::Both => count * 2.0,
+        Direction::Outgoing | Direction::Incoming => count,
     }
 }
 
@@ -612,12 +629,12 @@ impl Search {
                     edge,
                 );
             }
-            // A scan of the type gives both ends at once: the best start if the type is rarer than the labels.
-            if let Some(all) = of.scanned {
+            // A scan of the type gives both ends at once: the best start if the type is rarer than the labels, or an
+            // index finds few of its relationships.
+            if let Some((rows, fixed)) = of.found {
                 let ends = of.from.into_iter().chain(of.to);
                 let tests: f64 = ends.map(|node| self.tests_of(node)).sum();
-                let cost =
-                    self.base_rows * (SCAN_COST + all * (1.0 + TEST_COST * (tests + of.tests)));
+                let cost = self.base_rows * (fixed + rows * (1.0 + TEST_COST * (tests + of.tests)));
                 consider(order, 1 << edge, cost, SetPlan::Scan);
             }
         }

@@ -3,9 +3,8 @@
 use super::{Move, Problem, Progress};
 use crate::expr::SlotId;
 use crate::logical::{Length, PatternRelationship};
-use crate::physical::Direction;
 use crate::solve::Planner;
-use crate::solve::seek::{Access, Facts, best_access};
+use crate::solve::seek::{Access, Facts, RelAccess, best_access, best_rel_access};
 use rustc_hash::FxHashSet;
 
 /// Fixed cost of a scan, in rows: a transaction that scanned conflicts with every writer of the label or type, so that
@@ -128,6 +127,24 @@ impl Planner<'_> {
         best_access(&self.costs, self.arena, &facts, node, bound)
     }
 
+    /// The best access path to a relationship and both its ends when only the slots in `bound` are known.
+    pub(super) fn rel_access(
+        &self,
+        problem: &Problem,
+        progress: &Progress,
+        at: usize,
+        bound: &FxHashSet<SlotId>,
+    ) -> RelAccess {
+        let one = &problem.graph.relationships[at];
+        let facts = Facts {
+            predicates: &problem.graph.predicates,
+            open: &progress.predicate_open,
+            about: problem.about(one.slot),
+            labels: &[],
+        };
+        best_rel_access(&self.costs, self.arena, &facts, one, bound)
+    }
+
     pub(super) fn fan_out(
         &self,
         problem: &Problem,
@@ -155,18 +172,12 @@ impl Planner<'_> {
                 progress.bound.insert(problem.graph.nodes[*node]);
                 (rows * access.rows, &access.covers)
             }
-            Move::Scan(at) => {
-                progress.work += SCAN_COST;
-                let relationship = &problem.graph.relationships[*at];
-                let each_way = self.costs.relationships(&relationship.types, self.arena);
-                // A scan without direction returns each relationship twice, once from each end.
-                let directions = if relationship.direction == Direction::Both {
-                    2.0
-                } else {
-                    1.0
-                };
+            Move::Scan(at, access) => {
+                if !access.is_seek() {
+                    progress.work += SCAN_COST;
+                }
                 bind_relationship(problem, progress, *at);
-                (rows * each_way * directions, &[])
+                (rows * access.rows, &access.covers)
             }
             Move::Follow(at, from) => {
                 let relationship = &problem.graph.relationships[*at];

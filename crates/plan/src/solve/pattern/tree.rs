@@ -153,7 +153,9 @@ impl Planner<'_> {
                 None => return,
                 Some(SetPlan::Scan) => {
                     let edge = component.edges[set.trailing_zeros() as usize];
-                    self.take(problem, progress, flow, solved, Move::Scan(edge));
+                    let access = self.rel_access(problem, progress, edge, &progress.bound);
+                    let next = Move::Scan(edge, access);
+                    self.take(problem, progress, flow, solved, next);
                 }
                 Some(SetPlan::Follow(before, edge, forward)) => {
                     self.find(problem, order, before, (progress, flow, solved));

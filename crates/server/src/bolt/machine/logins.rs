@@ -128,7 +128,7 @@ impl Machine {
         &mut self,
         database: Option<&str>,
         open: Option<Arc<OpenTransaction>>,
-    ) -> Answered<Access> {
+    ) -> Answered<DatabaseAccess> {
         let principal = self.principal()?;
         let home = database.is_none().then(|| self.core.home_of(&principal));
         let name = match (database, home.flatten()) {
@@ -168,7 +168,7 @@ impl Machine {
     }
 
     /// Like [`Machine::access`], for a message that begins a transaction.
-    pub(super) fn access_on(&mut self, on: &TransactionParameters) -> Answered<Access> {
+    pub(super) fn access_on(&mut self, on: &TransactionParameters) -> Answered<DatabaseAccess> {
         if let Some(user) = &on.impersonated {
             let message = format!(
                 "impersonating `{}` is not supported: log in as that user",

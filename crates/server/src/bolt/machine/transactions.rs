@@ -94,7 +94,7 @@ pub(crate) fn bookmark(database: &str, version: u64) -> String {
 }
 
 /// Fails for invalid bookmarks and for versions that do not exist yet. Bookmarks of other databases are ignored.
-pub(super) fn check_bookmarks(access: &Access, bookmarks: &[String]) -> Answered {
+pub(super) fn check_bookmarks(access: &DatabaseAccess, bookmarks: &[String]) -> Answered {
     for bookmark in bookmarks {
         let parsed = bookmark
             .strip_prefix("isomer:")

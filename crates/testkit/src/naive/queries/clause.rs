@@ -121,12 +121,17 @@ fn subquery(maker: &mut Maker<'_>) -> String {
     };
     maker.scope = outside;
     maker.add(&name, kind);
+    let optional = if maker.once_in(3) { "OPTIONAL " } else { "" };
     match maker.once_in(2) {
         true => {
-            format!("CALL ({node}) {{ MATCH {pattern}{condition} RETURN {value} AS {name} }}")
+            format!(
+                "{optional}CALL ({node}) {{ MATCH {pattern}{condition} RETURN {value} AS {name} }}"
+            )
         }
         false => {
-            format!("CALL {{ WITH {node} MATCH {pattern}{condition} RETURN {value} AS {name} }}")
+            format!(
+                "{optional}CALL {{ WITH {node} MATCH {pattern}{condition} RETURN {value} AS {name} }}"
+            )
         }
     }
 }
@@ -339,7 +344,7 @@ fn writing(maker: &mut Maker<'_>) -> String {
         }
         (2, Some(node), _) => {
             let label = *maker.random.pick(&LABELS);
-            format!("SET {node}:{label}")
+            format!("SET {node}:{}", computed(maker, label))
         }
         (3, Some(node), _) => {
             format!(
@@ -378,6 +383,7 @@ fn writing(maker: &mut Maker<'_>) -> String {
         (7 | 8, Some(node), _) => {
             let (t, name) = (*maker.random.pick(&TYPES), maker.fresh("n"));
             let label = *maker.random.pick(&LABELS);
+            let (t, label) = (computed(maker, t), computed(maker, label));
             let text = format!(
                 "CREATE ({node})-[:{t} {{w: {}}}]->({name}:{label} {{v: {}}})",
                 leaf(maker, Kind::Int),
@@ -401,6 +407,7 @@ fn writing(maker: &mut Maker<'_>) -> String {
         }
         (10 | 11, _, _) => {
             let (label, name) = (*maker.random.pick(&LABELS), maker.fresh("n"));
+            let label = computed(maker, label);
             let value = match maker.once_in(3) {
                 true => {
                     maker.risky = true;
@@ -433,6 +440,15 @@ fn writing(maker: &mut Maker<'_>) -> String {
             maker.add(&name, Kind::Node);
             text
         }
+    }
+}
+
+/// A label or type as it is, or as a computed name.
+fn computed(maker: &mut Maker<'_>, name: &str) -> String {
+    match maker.random.below(8) {
+        0 => format!("$('{name}')"),
+        1 => format!("$(['{name}'])"),
+        _ => name.to_owned(),
     }
 }
 

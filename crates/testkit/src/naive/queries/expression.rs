@@ -285,7 +285,8 @@ fn int(maker: &mut Maker<'_>, depth: u32) -> String {
             maker.risky = true;
             format!("({} + 9223372036854775806)", leaf(maker, Kind::Int))
         }
-        _ => format!("-({})", expression(maker, Kind::Int, depth)),
+        // Whole in parentheses: `(n) - -(n)` is a pattern.
+        _ => format!("(-({}))", expression(maker, Kind::Int, depth)),
     }
 }
 

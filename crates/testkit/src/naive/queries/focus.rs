@@ -1,5 +1,5 @@
 //! Query shapes with special plans: counts, groups and distinct ends of paths, sorts provided by an index,
-//! joins, existence. Without predicates that filter out everything.
+//! joins, existence, seeks of relationships, unions of seeks. Without predicates that filter out everything.
 
 use super::expression::leaf;
 use super::graph::{LABELS, TYPES};
@@ -10,7 +10,7 @@ const FIELDS: [&str; 10] = ["v", "s", "f", "d.x", "m", "t", "z", "h", "du", "i"]
 
 /// A query of one of these shapes.
 pub(super) fn focused(maker: &mut Maker<'_>) -> String {
-    match maker.random.below(11) {
+    match maker.random.below(15) {
         0 | 1 => counted_walk(maker),
         2 => extremes(maker),
         3 | 4 => sorted(maker),
@@ -19,6 +19,8 @@ pub(super) fn focused(maker: &mut Maker<'_>) -> String {
         7 => closed(maker),
         8 => joined(maker),
         9 => existing(maker),
+        10 | 11 => sought_links(maker),
+        12 | 13 => alternatives(maker),
         _ => grouped_walk(maker),
     }
 }
@@ -260,6 +262,109 @@ fn existing(maker: &mut Maker<'_>) -> String {
         ),
         _ => format!(
             "MATCH (a{label}) OPTIONAL MATCH (a){link}(b{inner}) OPTIONAL MATCH (b){other}(c) RETURN a.i AS x, b.i AS y, count(c) AS z"
+        ),
+    }
+}
+
+/// A test of an indexed property of a node or relationship.
+fn sought(maker: &mut Maker<'_>, variable: &str, number: &str) -> String {
+    match maker.random.below(9) {
+        0 | 1 => format!("{variable}.{number} = {}", maker.random.below(4)),
+        2 => format!("{variable}.i = {}", maker.random.below(6)),
+        3 => format!("{variable}.s = {}", leaf(maker, Kind::Text)),
+        4 => format!(
+            "{variable}.{number} IN [{}, {}, null]",
+            maker.random.below(4),
+            maker.random.below(4)
+        ),
+        5 => format!("{variable}.i > {}", maker.random.below(6)),
+        6 => format!("{variable}.s STARTS WITH {}", leaf(maker, Kind::Text)),
+        7 => format!(
+            "{variable}.{number} = {} AND {variable}.s = {}",
+            maker.random.below(4),
+            leaf(maker, Kind::Text)
+        ),
+        _ => format!(
+            "{} <= {variable}.{number} < {}",
+            maker.random.below(2),
+            1 + maker.random.below(3)
+        ),
+    }
+}
+
+/// Tests joined by `OR`, or one of them.
+fn alternative_tests(maker: &mut Maker<'_>, variable: &str, number: &str) -> String {
+    let count = 1 + maker.random.below(3);
+    let tests: Vec<String> = (0..count)
+        .map(|_| sought(maker, variable, number))
+        .collect();
+    tests.join(" OR ")
+}
+
+/// Relationships that an index may find first.
+fn sought_links(maker: &mut Maker<'_>) -> String {
+    let (from, to) = (maybe_label(maker), maybe_label(maker));
+    let one = link(maker, "r");
+    let tests = alternative_tests(maker, "r", "w");
+    let further = match maker.random.below(4) {
+        0 => format!("{}(c)", link(maker, "q")),
+        1 => format!(", (c{})", maybe_label(maker)),
+        _ => String::new(),
+    };
+    let (field, way) = (maker.pick(&["w", "s", "i"]), maker.pick(&["", " DESC"]));
+    match maker.random.below(8) {
+        0 => format!("MATCH (a{from}){one}(b{to}){further} WHERE {tests} RETURN count(*) AS x"),
+        1 => format!(
+            "MATCH (a{from}){one}(b{to}) WHERE {tests} RETURN r.{field} AS x, a.i AS y, b.i AS z ORDER BY r.{field}{way}, r.i, a.i"
+        ),
+        2 => format!(
+            "MATCH ()-[r:T]->() WHERE r.{field} IS NOT NULL RETURN r.{field} AS x ORDER BY x{way} LIMIT 2"
+        ),
+        3 => format!("MATCH ()-[r:T]->() RETURN min(r.{field}) AS x"),
+        4 => format!(
+            "MATCH (a{from}) OPTIONAL MATCH (a)-->(b), ()-[r:T]->(c) WHERE r.w = b.v RETURN a.i AS x, b.i AS y, c.i AS z"
+        ),
+        5 => format!(
+            "UNWIND [0, 2, null, 1] AS k MATCH (a){one}(b) WHERE r.w = k RETURN k, a.i AS x, b.i AS y"
+        ),
+        6 => format!(
+            "MATCH (a{from}) WHERE EXISTS {{ MATCH ()-[r:T]->(b) WHERE r.w = a.v }} RETURN a.i AS x"
+        ),
+        _ => format!(
+            "MATCH (a{from}){one}(b{to}){further} WHERE {tests} RETURN a.i AS x, b.i AS y, r.i AS z"
+        ),
+    }
+}
+
+/// Nodes of which an index may find each alternative.
+fn alternatives(maker: &mut Maker<'_>) -> String {
+    let label = match maker.random.below(4) {
+        0 => ":A|B".to_owned(),
+        1 => ":B|C".to_owned(),
+        2 => String::new(),
+        _ => format!(":{}", maker.random.pick(&LABELS)),
+    };
+    let tests = alternative_tests(maker, "a", "v");
+    let more = match maker.random.below(4) {
+        0 => format!(" OR a:{} AND a.v = 1", maker.random.pick(&LABELS)),
+        1 => format!(" OR a:{}", maker.random.pick(&LABELS)),
+        _ => String::new(),
+    };
+    match maker.random.below(5) {
+        0 => format!("MATCH (a{label}) WHERE {tests}{more} RETURN count(*) AS x, min(a.i) AS y"),
+        1 => {
+            let link = link(maker, "r");
+            format!("MATCH (a{label}){link}(b) WHERE {tests}{more} RETURN a.i AS x, b.i AS y")
+        }
+        2 => format!(
+            "MATCH (b{}) OPTIONAL MATCH (a{label}) WHERE a.v = b.v OR a.i = b.i RETURN b.i AS x, a.i AS y",
+            maybe_label(maker)
+        ),
+        3 => format!(
+            "UNWIND [1, 0, null] AS k MATCH (a{label}) WHERE a.v = k OR a.s = 'a' RETURN k, a.i AS x"
+        ),
+        _ => format!(
+            "MATCH (a{label}) WHERE {tests}{more} RETURN a.i AS x ORDER BY a.v, a.i LIMIT 3"
         ),
     }
 }

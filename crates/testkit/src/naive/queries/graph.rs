@@ -186,6 +186,11 @@ pub fn schema(random: &mut Random) -> Vec<String> {
         "CREATE INDEX FOR (n:B) ON (n.z)",
         "CREATE INDEX FOR (n:C) ON (n.h, n.t)",
         "CREATE INDEX FOR (n:A) ON (n.du)",
+        "CREATE INDEX FOR ()-[r:T]-() ON (r.w)",
+        "CREATE INDEX FOR ()-[r:U]-() ON (r.w, r.s)",
+        "CREATE INDEX FOR ()-[r:T]-() ON (r.s)",
+        "CREATE INDEX FOR ()-[r:V]-() ON (r.i)",
+        "CREATE INDEX FOR ()-[r:U]-() ON (r.i)",
     ];
     let chosen = all.iter().filter(|_| !random.once_in(3));
     chosen.map(|text| (*text).to_owned()).collect()

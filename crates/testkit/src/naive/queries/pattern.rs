@@ -38,6 +38,9 @@ pub(super) fn path(maker: &mut Maker<'_>, names: bool, used: &mut Vec<String>) -
     for (name, kind) in added {
         maker.add(&name, kind);
     }
+    if names && steps > 0 && maker.once_in(12) {
+        text = format!("{} {text}", maker.pick(&["ACYCLIC", "SIMPLE", "TRAIL"]));
+    }
     if names && steps > 0 && maker.once_in(8) {
         let path = maker.fresh("p");
         maker.add(&path, Kind::Path);
@@ -78,6 +81,7 @@ fn types(maker: &mut Maker<'_>) -> String {
     match names.is_empty() {
         true => String::new(),
         false if maker.once_in(12) => format!(":!{}", names[0]),
+        false if maker.once_in(12) => format!(":$any(['{}'])", names.join("', '")),
         false => format!(":{}", names.join("|")),
     }
 }
@@ -85,7 +89,10 @@ fn types(maker: &mut Maker<'_>) -> String {
 pub(super) fn label(maker: &mut Maker<'_>) -> String {
     let one = *maker.random.pick(&LABELS);
     let other = *maker.random.pick(&LABELS);
-    match maker.random.below(9) {
+    match maker.random.below(12) {
+        9 => format!(":$('{one}')"),
+        10 => format!(":$any(['{one}', '{other}'])"),
+        11 => format!(":{one}|!$all(['{one}', '{other}'])"),
         0 => format!(":!{one}"),
         1 => format!(":{one}|{other}"),
         2 => format!(":{one}&!{other}"),

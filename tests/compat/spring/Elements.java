@@ -1,25 +1,21 @@
-// Spring Data Neo4j with generated element ids against a server: see ../README.md.
+// Spring Data Neo4j: repositories, with generated element ids and the dialect of Neo4j 5.
 
-package spring;
+package spring.elements;
 
+import static harness.Harness.same;
+
+import harness.Harness;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Objects;
 import org.neo4j.cypherdsl.core.renderer.Dialect;
-import org.neo4j.driver.AuthTokens;
-import org.neo4j.driver.Driver;
-import org.neo4j.driver.GraphDatabase;
 import org.springframework.context.annotation.AnnotationConfigApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.data.domain.Example;
 import org.springframework.data.domain.PageRequest;
 import org.springframework.data.domain.Sort;
-import org.springframework.data.neo4j.config.AbstractNeo4jConfig;
-import org.springframework.data.neo4j.core.DatabaseSelectionProvider;
 import org.springframework.data.neo4j.core.schema.GeneratedValue;
 import org.springframework.data.neo4j.core.schema.Id;
 import org.springframework.data.neo4j.core.schema.Node;
@@ -29,8 +25,9 @@ import org.springframework.data.neo4j.core.schema.RelationshipProperties;
 import org.springframework.data.neo4j.core.schema.TargetNode;
 import org.springframework.data.neo4j.repository.Neo4jRepository;
 import org.springframework.data.neo4j.repository.config.EnableNeo4jRepositories;
+import spring.Connected;
 
-public class Spring {
+public class Elements {
     @Node("SpringPerson")
     public static class Person {
         @Id @GeneratedValue public String id;
@@ -82,42 +79,20 @@ public class Spring {
     }
 
     @Configuration
-    @EnableNeo4jRepositories(basePackageClasses = Spring.class, considerNestedRepositories = true)
-    public static class Config extends AbstractNeo4jConfig {
-        @Bean
+    @EnableNeo4jRepositories(basePackageClasses = Elements.class, considerNestedRepositories = true)
+    public static class Config extends Connected {
         @Override
-        public Driver driver() {
-            return GraphDatabase.driver("bolt://" + System.getenv("BOLT"), AuthTokens.basic("admin", System.getenv("PASSWORD")));
-        }
-
-        @Bean
-        @Override
-        protected DatabaseSelectionProvider databaseSelectionProvider() {
-            return DatabaseSelectionProvider.createStaticDatabaseSelectionProvider("people");
+        protected Collection<String> getMappingBasePackages() {
+            return List.of("spring.elements");
         }
 
         @Bean
         public org.neo4j.cypherdsl.core.renderer.Configuration cypherDslConfiguration() {
             return org.neo4j.cypherdsl.core.renderer.Configuration.newConfig().withDialect(Dialect.NEO4J_5).build();
         }
-
-        @Override
-        protected Collection<String> getMappingBasePackages() {
-            return List.of("spring");
-        }
-    }
-
-    interface Test {
-        void run() throws Exception;
     }
 
     static People people;
-
-    static void same(Object expected, Object found) {
-        if (!Objects.equals(expected, found)) {
-            throw new AssertionError("expected " + expected + ", found " + found);
-        }
-    }
 
     static List<String> names(Collection<Person> found) {
         return found.stream().map(one -> one.name).sorted().toList();
@@ -192,29 +167,13 @@ public class Spring {
     }
 
     public static void main(String[] arguments) {
-        java.util.logging.LogManager.getLogManager().reset();
-        var tests = new LinkedHashMap<String, Test>();
-        tests.put("savedIsFound", Spring::savedIsFound);
-        tests.put("savedAgainIsTheSame", Spring::savedAgainIsTheSame);
-        tests.put("relationshipsComeBack", Spring::relationshipsComeBack);
-        tests.put("manyArePagedAndCounted", Spring::manyArePagedAndCounted);
-        int failed = 0;
-        try (var context = new AnnotationConfigApplicationContext(Config.class)) {
-            people = context.getBean(People.class);
-            for (var test : tests.entrySet()) {
-                var outcome = "ok";
-                try {
-                    test.getValue().run();
-                } catch (Throwable error) {
-                    error.printStackTrace();
-                    outcome = "FAILED";
-                    failed++;
-                }
-                System.out.println("test spring::" + test.getKey() + " ... " + outcome);
-            }
-        }
-        System.out.printf("test result: %s. %d passed; %d failed; 0 ignored%n", failed == 0 ? "ok" : "FAILED",
-                tests.size() - failed, failed);
-        System.exit(failed == 0 ? 0 : 1);
+        var harness = new Harness("spring-elements");
+        people = new AnnotationConfigApplicationContext(Config.class).getBean(People.class);
+        harness
+                .test("savedIsFound", Elements::savedIsFound)
+                .test("savedAgainIsTheSame", Elements::savedAgainIsTheSame)
+                .test("relationshipsComeBack", Elements::relationshipsComeBack)
+                .test("manyArePagedAndCounted", Elements::manyArePagedAndCounted)
+                .run(arguments);
     }
 }

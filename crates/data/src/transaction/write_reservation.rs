@@ -1,13 +1,13 @@
 //! The memory reservation of a transaction's writes.
 
-use isomer_storage::{Memory, MemoryKind, Reservation, StorageError};
+use isomer_storage::{MemoryBudget, MemoryKind, Reservation, StorageError};
 
 /// A transaction may hold this without a reservation: small ones never touch the budget.
 const FREE_BYTES: usize = 64 << 10;
 
 /// The reservation for a transaction's write set and its operations for the change stream.
 #[derive(Debug, Default)]
-pub(super) struct Covered {
+pub(super) struct WriteReservation {
     reserved: Option<Reservation>,
 }
 
@@ -18,7 +18,7 @@ pub(super) fn covers_small(bytes: usize, operations: &Vec<u8>) -> bool {
         && (operations.len() + bytes < operations.capacity() || operations.capacity() < FREE_BYTES)
 }
 
-impl Covered {
+impl WriteReservation {
     /// Reserved bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
@@ -31,7 +31,7 @@ impl Covered {
     #[cold]
     pub(super) fn prepare(
         &mut self,
-        memory: &Memory,
+        memory: &MemoryBudget,
         written: usize,
         bytes: usize,
         operations: &mut Vec<u8>,
@@ -50,7 +50,7 @@ impl Covered {
 
     /// Reserves `size` bytes and some more, so that the budget is used rarely.
     #[cold]
-    pub(super) fn grow(&mut self, memory: &Memory, size: usize) -> Result<(), StorageError> {
+    pub(super) fn grow(&mut self, memory: &MemoryBudget, size: usize) -> Result<(), StorageError> {
         let ahead = (size / 16).clamp(FREE_BYTES, 1 << 20);
         match self.cover(memory, size + ahead) {
             Ok(()) => Ok(()),
@@ -59,7 +59,7 @@ impl Covered {
     }
 
     /// Reserves `size` bytes, if fewer are reserved.
-    fn cover(&mut self, memory: &Memory, size: usize) -> Result<(), StorageError> {
+    fn cover(&mut self, memory: &MemoryBudget, size: usize) -> Result<(), StorageError> {
         if size <= self.bytes() {
             return Ok(());
         }
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn small_transactions_never_touch_the_budget_and_large_ones_stay_within_it() {
-        let memory = Memory::new(8 << 20);
-        let mut covered = Covered::default();
+        let memory = MemoryBudget::new(8 << 20);
+        let mut covered = WriteReservation::default();
         assert_eq!((covered.bytes(), memory.used_bytes()), (FREE_BYTES, 0));
         covered.grow(&memory, 1 << 20).unwrap();
         assert!(covered.bytes() >= 1 << 20);

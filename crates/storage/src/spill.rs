@@ -2,7 +2,7 @@
 //! written or not at all.
 //!
 //! A file holds *runs*, each written once from its start to its end and then read, from any thread, any number of
-//! times. A run is a stream of bytes in blocks of up to [`BLOCK_BYTES`]:
+//! times. A run is a stream of bytes in blocks of up to [`SPILL_BLOCK_BYTES`]:
 //!
 //! ```text
 //! u32 bytes of the payload, little-endian
@@ -22,13 +22,13 @@ use std::{
     },
 };
 
-use isomer_layout::DataError;
-use isomer_storage::StorageError;
 use isomer_vfs::{DiskFile, RealDisk, Seal, SealedPosition, private_file, private_folder};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::StorageError;
+
 /// Bytes of payload in a full block: the buffer of a writer or a reader of one run.
-pub const BLOCK_BYTES: usize = 32 << 10;
+pub const SPILL_BLOCK_BYTES: usize = 32 << 10;
 
 const HEADER_BYTES: usize = 12;
 
@@ -163,11 +163,6 @@ impl SpillFolder {
             )),
         }
     }
-
-    /// As [`SpillFolder::explain`], as this crate's error.
-    pub fn error(&self, error: &io::Error) -> DataError {
-        DataError::Storage(self.explain(error))
-    }
 }
 
 #[derive(Debug)]
@@ -207,7 +202,7 @@ impl SpillFile {
         SpillWriter {
             file: self,
             start,
-            block: Vec::with_capacity(HEADER_BYTES + BLOCK_BYTES),
+            block: Vec::with_capacity(HEADER_BYTES + SPILL_BLOCK_BYTES),
         }
     }
 
@@ -268,9 +263,9 @@ impl Write for SpillWriter<'_> {
         }
         let taken = bytes
             .len()
-            .min(HEADER_BYTES + BLOCK_BYTES - self.block.len());
+            .min(HEADER_BYTES + SPILL_BLOCK_BYTES - self.block.len());
         self.block.extend_from_slice(&bytes[..taken]);
-        if self.block.len() == HEADER_BYTES + BLOCK_BYTES {
+        if self.block.len() == HEADER_BYTES + SPILL_BLOCK_BYTES {
             self.flush()?;
         }
         Ok(taken)
@@ -317,13 +312,15 @@ impl SpillParts {
         while !bytes.is_empty() {
             let Part { block, offsets } = &mut self.parts[part];
             if block.is_empty() {
-                block.reserve_exact(HEADER_BYTES + BLOCK_BYTES);
+                block.reserve_exact(HEADER_BYTES + SPILL_BLOCK_BYTES);
                 block.resize(HEADER_BYTES, 0);
             }
-            let taken = bytes.len().min(HEADER_BYTES + BLOCK_BYTES - block.len());
+            let taken = bytes
+                .len()
+                .min(HEADER_BYTES + SPILL_BLOCK_BYTES - block.len());
             block.extend_from_slice(&bytes[..taken]);
             bytes = &bytes[taken..];
-            if block.len() == HEADER_BYTES + BLOCK_BYTES {
+            if block.len() == HEADER_BYTES + SPILL_BLOCK_BYTES {
                 offsets.push(self.file.end);
                 self.file.append(block)?;
                 block.clear();
@@ -427,7 +424,7 @@ impl SpillReader {
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         let shared = &self.run.shared;
         let seal = &shared.folder.seal;
-        if length == 0 || length > BLOCK_BYTES + seal.overhead() {
+        if length == 0 || length > SPILL_BLOCK_BYTES + seal.overhead() {
             return Err(damaged());
         }
         self.block.resize(length, 0);
@@ -483,10 +480,16 @@ mod tests {
         folder.clean().unwrap();
         let mut file = folder.file().unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        let texts: Vec<Vec<u8>> = [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 7]
-            .iter()
-            .map(|length| (0..*length).map(|at| (at % 251) as u8).collect())
-            .collect();
+        let texts: Vec<Vec<u8>> = [
+            0,
+            1,
+            SPILL_BLOCK_BYTES - 1,
+            SPILL_BLOCK_BYTES,
+            3 * SPILL_BLOCK_BYTES + 7,
+        ]
+        .iter()
+        .map(|length| (0..*length).map(|at| (at % 251) as u8).collect())
+        .collect();
         let runs: Vec<SpillRun> = texts
             .iter()
             .map(|text| {
@@ -575,7 +578,7 @@ mod tests {
         let other = other.finish().unwrap();
         file.raw().write_all_at(&stored[..200], 0).unwrap();
         assert_eq!(read_all(&other).unwrap(), text[..100]);
-        let mut damaged = stored[..HEADER_BYTES + BLOCK_BYTES + 44].to_vec();
+        let mut damaged = stored[..HEADER_BYTES + SPILL_BLOCK_BYTES + 44].to_vec();
         damaged[HEADER_BYTES + 5] ^= 1;
         let sum = xxh3_64_with_seed(&damaged[HEADER_BYTES..], 0);
         damaged[4..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
