@@ -9,12 +9,9 @@
 use std::{path::Path, time::Duration};
 
 use isomer_layout::{DataError, keyspace::COPY};
-use isomer_storage::{Durability, StorageError};
+use isomer_storage::{Durability, ProcessLocks, SharedLock, StorageError, lock_error};
 
-use crate::{
-    DataStore, ProcessLocks,
-    process_locks::{SharedLock, unlockable},
-};
+use crate::DataStore;
 
 /// How long a copy waits for another process that removes the mark.
 const JOINING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,7 +43,7 @@ impl<'a> CopyMark<'a> {
 /// mark.
 fn join_copying(locks: &ProcessLocks) -> Result<SharedLock, DataError> {
     let joined = locks.share_within("copy", JOINING_TIMEOUT);
-    let joined = joined.map_err(unlockable)?.ok_or_else(|| {
+    let joined = joined.map_err(lock_error)?.ok_or_else(|| {
         StorageError::Unavailable(format!(
             "another process has been ending its copy of the database for {} s, and may be stopped: let it continue, or end it",
             JOINING_TIMEOUT.as_secs()

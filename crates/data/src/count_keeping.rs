@@ -1,7 +1,7 @@
 //! Counts are kept up to date, stored, and counted again.
 
 use isomer_layout::{DataError, keyspace::COUNTS, stream::change::Counted};
-use isomer_storage::{Durability, GuardMode, StorageError, Version};
+use isomer_storage::{Durability, GuardMode, StorageError, Version, lock_error};
 use isomer_value::{LabelId, TypeId};
 
 use crate::{
@@ -10,7 +10,6 @@ use crate::{
         BYTES_BETWEEN_SAVES, COMMITS_BETWEEN_SAVES, Counts, Piece, ReportedCounts, SMALL_PIECE,
     },
     footprint::Item,
-    process_locks::unlockable,
 };
 
 /// The counts of nodes and relationships of an open store: kept up to date by commits, and stored from time to time.
@@ -115,7 +114,7 @@ impl CountKeeper<'_> {
         };
         let total_bytes = self.store.shared().since_save.lock().total_bytes;
         let held = trimming.as_ref().map(|(others, _)| others.of_others());
-        let held = held.transpose().map_err(unlockable)?.unwrap_or_default();
+        let held = held.transpose().map_err(lock_error)?.unwrap_or_default();
         let options = self.store.options();
         let upto = holds.trim_limit(version, total_bytes, options, &held);
         let mut tx = self.store.engine().begin()?;

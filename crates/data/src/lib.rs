@@ -39,7 +39,6 @@ pub mod internals;
 mod kv;
 mod observer;
 mod open;
-mod process_locks;
 mod read;
 mod remote;
 mod replicated;
@@ -90,9 +89,9 @@ pub use isomer_layout::{
 };
 pub use isomer_storage::{
     Durability, Engine, KeyRange, MemoryBudget, MemoryKind, MemoryUse, Order, OverBudget, Page,
-    PageLimit, ProcessMemory, Reclaim, Reservation, SPILL_BLOCK_BYTES, Snapshot, SpillFault,
-    SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter, Version,
-    count_allocations,
+    PageLimit, ProcessLock, ProcessLocks, ProcessMemory, Reclaim, Reservation, SPILL_BLOCK_BYTES,
+    Snapshot, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
+    Version, count_allocations,
 };
 
 pub use crate::{
@@ -119,7 +118,6 @@ pub use kv::{
     Watched, Watcher,
 };
 pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
-pub use process_locks::{ProcessLock, ProcessLocks};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels};
 pub use replicated::{Conflict, ConflictKind, Replication, ReplicationMut};
 pub use statistics::{

@@ -25,14 +25,13 @@ use isomer_layout::{
     keyspace::{self, SCHEMA_VERSION, after_prefix},
     stream::change::{self, Change, Deltas},
 };
-use isomer_storage::{Durability, GuardMode};
+use isomer_storage::{Durability, GuardMode, ProcessLock, lock_error};
 use isomer_value::{IndexId, LabelId, NodeId, RelId, TypeId};
 use parking_lot::MutexGuard;
 
 use crate::{
-    Access, DataStore, Graph, GraphRead, IndexesMut, ProcessLock,
+    Access, DataStore, Graph, GraphRead, IndexesMut,
     footprint::{Item, Space},
-    process_locks::unlockable,
     schema_change::{
         clash::{Clash, Existing, resolve_clash},
         edit::Edit,
@@ -130,7 +129,7 @@ impl<'s> SchemaEditor<'s> {
                 _process: None,
             }));
         };
-        let Some(process) = locks.try_lock("schema").map_err(unlockable)? else {
+        let Some(process) = locks.try_lock("schema").map_err(lock_error)? else {
             return Ok(None);
         };
         // What the last holder of the lock committed is known from here on.

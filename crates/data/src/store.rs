@@ -29,12 +29,11 @@ use crate::{
     graph::KeyHints,
     kv::{BucketCache, Sequences, Signals},
     observer::{CommitObserver, LoadSinks, Loading, Observers},
-    process_locks::Copying,
     replicated::{ReplicaState, ReplicationHooks, joining_error},
     small_commit::commit_small,
     statistics::Statistics,
     store_options::DataStoreOptions,
-    store_state::OwnEra,
+    store_state::{Copying, OwnEra},
     stream::{Holds, shared_holds::SharedHolds},
 };
 

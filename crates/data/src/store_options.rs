@@ -2,13 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use isomer_storage::MemoryBudget;
+use isomer_storage::{MemoryBudget, ProcessLocks};
 use isomer_vfs::Seal;
 
-use crate::{
-    clock::{Clock, SystemClock},
-    process_locks::ProcessLocks,
-};
+use crate::clock::{Clock, SystemClock};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]

@@ -25,6 +25,7 @@ mod memory;
 mod optimistic;
 #[cfg(all(test, feature = "model"))]
 mod optimistic_model;
+mod process_locks;
 mod process_memory;
 mod spill;
 mod state;
@@ -52,6 +53,9 @@ pub use log_node::{
 };
 pub use memory::{MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine};
 pub use optimistic::Optimistic;
+pub use process_locks::{
+    LastProcess, ProcessLock, ProcessLocks, SharedLock, files_named, lock_error, try_lock_file,
+};
 pub use process_memory::{MemoryPart, ProcessMemory, count_allocations};
 pub use spill::{
     SPILL_BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun,

@@ -16,10 +16,10 @@ use isomer_layout::{
     kv::content::BucketEntry,
     stream::change::Change,
 };
-use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit, StorageError};
+use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit, StorageError, lock_error};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Access, DataStore, KvMut, kv::bucket::Bucket, process_locks::unlockable};
+use crate::{Access, DataStore, KvMut, kv::bucket::Bucket};
 
 /// Entries deleted in one transaction.
 const BATCH: usize = 256;
@@ -30,7 +30,7 @@ impl DataStore {
         // One process is enough at a time: two would conflict.
         let mut _sweeping = None;
         if let Some(locks) = &self.options().process_locks {
-            _sweeping = locks.try_lock("sweep").map_err(unlockable)?;
+            _sweeping = locks.try_lock("sweep").map_err(lock_error)?;
             if _sweeping.is_none() {
                 return Ok(0);
             }

@@ -16,11 +16,9 @@ use std::{
     time::Duration,
 };
 
-use isomer_storage::Version;
+use isomer_storage::{ProcessLock, ProcessLocks, Version, files_named, try_lock_file};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::process_locks::{ProcessLock, ProcessLocks, files_named, try_lock_file};
 
 /// No part of the stream is needed.
 const NOTHING: Version = Version::MAX;

@@ -26,25 +26,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_layout::DataError;
-use isomer_storage::StorageError;
 use isomer_vfs::{LockFile, LockMode, private_folder};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_128;
+
+use crate::StorageError;
 
 /// How long an opening waits for another one.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a lock that is waited for is tried.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
-
-/// The copies that this process makes now.
-#[derive(Debug, Default)]
-pub(crate) struct Copying {
-    /// How many.
-    pub count: usize,
-    /// While there are any, in a shared database: the lock `copy`.
-    pub among_processes: Option<SharedLock>,
-}
 
 /// The locks of one process that has a shared database open.
 #[derive(Debug)]
@@ -126,7 +117,7 @@ impl ProcessLocks {
 
     /// Keeps others from opening the database, if no other process has it open: for work at its end. The process is no
     /// member afterwards, with either result.
-    pub(crate) fn leave(&self) -> Option<LastProcess<'_>> {
+    pub fn leave(&self) -> Option<LastProcess<'_>> {
         let leaving = Leaving(&self.members);
         let opening = self.try_lock("opening").ok().flatten()?;
         match self.members.try_lock(LockMode::Exclusive) {
@@ -150,11 +141,7 @@ impl ProcessLocks {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn lock_within(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> io::Result<Option<ProcessLock>> {
+    pub fn lock_within(&self, name: &str, timeout: Duration) -> io::Result<Option<ProcessLock>> {
         lock_file_within(&self.folder.join(name), timeout)
     }
 
@@ -162,11 +149,7 @@ impl ProcessLocks {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn share_within(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> io::Result<Option<SharedLock>> {
+    pub fn share_within(&self, name: &str, timeout: Duration) -> io::Result<Option<SharedLock>> {
         let file = LockFile::open(&self.folder.join(name))?;
         let began = Instant::now();
         while !file.try_lock(LockMode::Shared)? {
@@ -193,20 +176,21 @@ impl ProcessLocks {
         format!("name-{:032x}", xxh3_128(text.as_bytes()))
     }
 
-    pub(crate) fn folder(&self) -> &Path {
+    /// The folder of the files of the locks.
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
 /// A lock that several processes hold together.
 #[derive(Debug)]
-pub(crate) struct SharedLock {
+pub struct SharedLock {
     file: LockFile,
 }
 
 impl SharedLock {
     /// Holds the lock alone; `None` if others hold it, too: it is released then.
-    pub(crate) fn into_exclusive(self) -> Option<ProcessLock> {
+    pub fn into_exclusive(self) -> Option<ProcessLock> {
         let locked = self.file.try_lock(LockMode::Exclusive);
         let is_alone = locked.unwrap_or(false);
         is_alone.then_some(ProcessLock { _file: self.file })
@@ -214,7 +198,7 @@ impl SharedLock {
 }
 
 /// The last process that has a database open, while it closes it: others wait to open it.
-pub(crate) struct LastProcess<'l> {
+pub struct LastProcess<'l> {
     // Released in this order.
     _leaving: Leaving<'l>,
     _opening: ProcessLock,
@@ -230,7 +214,8 @@ impl Drop for Leaving<'_> {
     }
 }
 
-pub(crate) fn try_lock_file(path: &Path) -> io::Result<Option<ProcessLock>> {
+/// The lock of a file, which is created if it is missing; `None` if another process holds it.
+pub fn try_lock_file(path: &Path) -> io::Result<Option<ProcessLock>> {
     let file = LockFile::open(path)?;
     let locked = file.try_lock(LockMode::Exclusive)?;
     Ok(locked.then_some(ProcessLock { _file: file }))
@@ -247,7 +232,7 @@ fn lock_file_within(path: &Path, timeout: Duration) -> io::Result<Option<Process
 }
 
 /// Files of the folder whose names begin with `prefix`.
-pub(crate) fn files_named(folder: &Path, prefix: &str) -> io::Result<Vec<PathBuf>> {
+pub fn files_named(folder: &Path, prefix: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -259,11 +244,10 @@ pub(crate) fn files_named(folder: &Path, prefix: &str) -> io::Result<Vec<PathBuf
 }
 
 /// The error of a lock between processes that cannot be taken.
-pub(crate) fn unlockable(error: std::io::Error) -> DataError {
+pub fn lock_error(error: io::Error) -> StorageError {
     StorageError::Unavailable(format!(
         "the locks between the processes of the database: {error}"
     ))
-    .into()
 }
 
 #[cfg(test)]
