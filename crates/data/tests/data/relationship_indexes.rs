@@ -347,7 +347,7 @@ fn constraints_refuse_relationships() {
     let twice = pay(&mut tx, ends, &[("number", int(7))]).unwrap_err();
     assert_eq!(
         twice.to_string(),
-        "relationship 1 and relationship 0 both have PAID.number = 7, number allows each value once: change or delete one of them"
+        "relationship 1 and relationship 0 share the property value PAID.number = 7, number allows each value once: change or delete one of them"
     );
     // Other types, and relationships without the property, are free.
     let other = tx.name_ids().intern_type("OTHER").unwrap();
