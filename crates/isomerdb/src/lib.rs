@@ -35,9 +35,9 @@
 //!
 //! # Features
 //!
-//! `algorithms` (the procedures `algo.*`), `encryption`, `files`, `regex` (the operator `=~`) and `replicas` (opening
-//! databases that are replicas) are on by default. `redb` adds a second storage engine,
-//! `replication` the exchange with other replicas.
+//! `algorithms` (the procedures `algo.*`), `encryption`, `files`, `regex` (the operator `=~`), `replicas` (opening
+//! databases that are replicas) and `unicode` (`normalize()`, `IS NORMALIZED`) are on by default. `redb` adds a second
+//! storage engine, `replication` the exchange with other replicas.
 //!
 //! The types are those of this version of `isomerdb`, also where they are defined in a crate below.
 

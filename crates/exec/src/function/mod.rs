@@ -13,6 +13,7 @@ mod files;
 mod graph;
 mod list;
 mod math;
+mod normal_form;
 mod spatial;
 mod string;
 mod temporal;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use isomer_plan::function::Function as Builtin;
 use isomer_value::Value;
-use unicode_normalization::{UnicodeNormalization, is_nfc, is_nfd, is_nfkc, is_nfkd};
 
 use super::{
     body::{Function, integer, list, strict, string, text, wrong},
     environment::Environment,
+    normal_form::{LONGEST_NORMALISED, NormalForm},
 };
 use crate::error::{ExecError, Result};
 
@@ -41,66 +41,29 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
         }),
         Builtin::Normalize => strict(|args, env| {
             let whole = text("normalize", &args[0])?;
-            let form = NormalForm::of("normalize", args)?;
+            let form = normal_form("normalize", args)?;
             if form.holds(whole) {
                 return Ok(args[0].clone());
             }
             env.allow_bytes(whole.len().saturating_mul(LONGEST_NORMALISED))?;
-            Ok(string(form.of_text(whole)))
+            Ok(string(form.normalised(whole)))
         }),
         Builtin::IsNormalized => strict(|args, _| {
             let whole = text("isNormalized", &args[0])?;
-            let form = NormalForm::of("isNormalized", args)?;
+            let form = normal_form("isNormalized", args)?;
             Ok(Value::Bool(form.holds(whole)))
         }),
         _ => None,
     }
 }
 
-/// A text grows by this factor at most when it is normalised (NFKD of U+FDFA: 3 bytes become 33).
-const LONGEST_NORMALISED: usize = 11;
-
-/// The normal forms of Unicode.
-#[derive(Clone, Copy)]
-enum NormalForm {
-    Nfc,
-    Nfd,
-    Nfkc,
-    Nfkd,
-}
-
-impl NormalForm {
-    /// The form that the second argument names, NFC if there is none.
-    fn of(function: &str, args: &[Value]) -> Result<Self> {
-        let Some(name) = args.get(1) else {
-            return Ok(Self::Nfc);
-        };
-        match text(function, name)?.to_ascii_uppercase().as_str() {
-            "NFC" => Ok(Self::Nfc),
-            "NFD" => Ok(Self::Nfd),
-            "NFKC" => Ok(Self::Nfkc),
-            "NFKD" => Ok(Self::Nfkd),
-            _ => Err(wrong(function, "NFC, NFD, NFKC or NFKD", name)),
-        }
-    }
-
-    fn holds(self, text: &str) -> bool {
-        match self {
-            Self::Nfc => is_nfc(text),
-            Self::Nfd => is_nfd(text),
-            Self::Nfkc => is_nfkc(text),
-            Self::Nfkd => is_nfkd(text),
-        }
-    }
-
-    fn of_text(self, text: &str) -> String {
-        match self {
-            Self::Nfc => text.nfc().collect(),
-            Self::Nfd => text.nfd().collect(),
-            Self::Nfkc => text.nfkc().collect(),
-            Self::Nfkd => text.nfkd().collect(),
-        }
-    }
+/// The form that the second argument names, NFC if there is none.
+fn normal_form(function: &str, args: &[Value]) -> Result<NormalForm> {
+    let name = match args.get(1) {
+        Some(name) => &**text(function, name)?,
+        None => "NFC",
+    };
+    NormalForm::named(name)?.ok_or_else(|| wrong(function, "NFC, NFD, NFKC or NFKD", &args[1]))
 }
 
 fn map_text(

@@ -5,7 +5,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use isomer_chat::{
@@ -184,9 +184,11 @@ fn a_worker_answers_other_requests_while_one_is_pending() {
     // A client that has disconnected affects no other client.
     later.ask("/later");
     drop(later);
-    // Computing this answer takes as long and begins later: the other one is ready before it.
-    assert_eq!(other.get("/later"), ok("/later"));
-    assert_eq!(other.get("/shares"), ok("false"));
+    // The worker drops what the answer shared when it is computed.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while other.get("/shares") != ok("false") {
+        assert!(Instant::now() < deadline, "the lost answer is still there");
+    }
 }
 
 #[test]
