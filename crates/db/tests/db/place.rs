@@ -39,7 +39,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Database> {
 }
 
 #[test]
-#[ignore = "the second process of other tests"]
+#[ignore = "started by another test"]
 fn second_process() {
     second_process::run_if_asked();
 }
