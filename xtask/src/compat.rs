@@ -1,7 +1,7 @@
 //! Libraries of Neo4j's ecosystem against a server: the programs in `tests/compat`.
 //!
 //! Each library is installed into `target/compat` in the version that its manifest pins, and reused; each program gets
-//! a server of its own. The suite `compat` runs a part of them, `cargo xtask compat` all.
+//! a separate server. The suite `compat` runs a part of them, `cargo xtask compat` all.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! A server that suites start: from a binary, with users and two databases in a folder of its own.
+//! The server that suites start: from a binary, with users and two databases in a new folder.
 
 use std::{
     fs,

@@ -99,7 +99,7 @@ pub trait Backend: Send + Sync + 'static {
     /// before a record of this process is appended. May wait for background work.
     ///
     /// # Errors
-    /// If there is no room now, or the engine is unusable. Nothing has changed, and a later call may succeed.
+    /// If memory is full at the moment, or the engine is unusable. Nothing has changed, and a later call may succeed.
     fn make_room(&self, bytes: usize) -> Result<(), StorageError> {
         let _ = bytes;
         Ok(())

@@ -133,7 +133,7 @@ impl Core {
 
     /// Like [`Core::make_room`], while another process maintains the tables: full memtables are kept until that process
     /// has flushed what they hold. If it does not in time, the caller's commit is refused, and later ones wait less
-    /// until it goes on.
+    /// until that process continues.
     pub fn make_room_following(&self, last: Version, need: usize) -> Result<(), StorageError> {
         let Some(wal) = self.wal.shared() else {
             return Ok(());

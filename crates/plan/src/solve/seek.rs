@@ -1,7 +1,7 @@
 //! Access paths for a node that no bound relationship leads to: by key, by id, through an index, by label, or a scan of
 //! all nodes. And those for a relationship whose ends are both unknown: through an index, or a scan of its types.
 //!
-//! A disjunction, each of whose terms has such a path of its own, is a union of them: `a.x = 1 OR a.y = 2` of two
+//! A disjunction whose terms each have an access path is a union of these paths: `a.x = 1 OR a.y = 2` of two
 //! seeks, `:A|B` of two label scans.
 
 use std::sync::Arc;

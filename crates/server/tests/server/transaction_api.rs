@@ -112,7 +112,7 @@ fn a_transaction_stays_open_between_requests() {
         ),
         (200, &json!(1))
     );
-    // Nobody else may use it, and nothing is visible before the commit.
+    // Other users are refused, and nothing is visible before the commit.
     server.user("eve", "{\"people\":\"editor\"}");
     let stranger = basic(&server, "eve").json("POST", path, count);
     assert_eq!(stranger.status, 404, "{stranger:?}");
@@ -167,9 +167,9 @@ fn rights_are_checked() {
         "Neo.ClientError.Security.Forbidden",
         "{system:?}"
     );
-    let nobody = Client::at(server.address()).json("POST", "/db/people/tx/commit", write);
+    let anonymous = Client::at(server.address()).json("POST", "/db/people/tx/commit", write);
     assert_eq!(
-        (nobody.status, code(&nobody).as_str()),
+        (anonymous.status, code(&anonymous).as_str()),
         (401, "Neo.ClientError.Security.Unauthorized")
     );
     let wrong = basic(&server, "admin").json(

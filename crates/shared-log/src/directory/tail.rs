@@ -100,7 +100,7 @@ impl ActiveSegment {
         let padding = bytes as usize - HEAD_BYTES - record.len();
         mapping.write_at(record, offset + HEAD_BYTES as u64)?;
         mapping.write_at(&[0; 8][..padding], end - padding as u64)?;
-        // A process that reads meanwhile finds the end of the log here until the record is complete.
+        // Until the record is complete, other processes find the end of the log here.
         mapping.write_at(head, offset)
     }
 
@@ -116,7 +116,7 @@ impl ActiveSegment {
             self.len = grown;
         }
         let end = self.len.min(start + MAX_PART_BYTES);
-        // A system that maps no more files, or a full disk, is no reason to fail: the write says what is.
+        // If the system maps no more files or the disk is full, the write that follows reports it.
         let mapping = file.map(start, (end - start) as usize);
         Ok(Part {
             start,
