@@ -101,7 +101,7 @@ impl Interpreter<'_> {
                     let made = projection.items.iter().filter_map(|item| {
                         Some((item.column().clone(), self.eval(&item.expr, &row).ok()?))
                     });
-                    let known: Row = made.collect();
+                    let known = self.with_imports(made.collect());
                     if self.holds(predicate, &known) != Ok(false) {
                         return Err(fault);
                     }
@@ -197,17 +197,24 @@ impl Interpreter<'_> {
                 .iter()
                 .all(|branch| matches!(branch.clauses.first(), Some(Clause::With(_))))
         };
-        let seen: Row = match &clause.imports {
+        let imported: Row = match &clause.imports {
             SubqueryImports::Star => row.clone(),
-            SubqueryImports::ByWith if starts_with_with(&clause.query) => row.clone(),
-            SubqueryImports::ByWith => Row::new(),
             SubqueryImports::Named(names) => {
-                let names: Vec<&Arc<str>> = names.iter().map(|name| &name.name).collect();
-                let kept = row.iter().filter(|(name, _)| names.contains(name));
-                kept.map(|(name, value)| (name.clone(), value.clone()))
+                let named = |known: &Arc<str>| names.iter().any(|name| name.name == *known);
+                let chosen = row.iter().filter(|(known, _)| named(known));
+                chosen
+                    .map(|(name, value)| (name.clone(), value.clone()))
                     .collect()
             }
+            // A `WITH` at the start chooses the variables, and those after it drop them.
+            SubqueryImports::ByWith => {
+                let seen = match starts_with_with(&clause.query) {
+                    true => row.clone(),
+                    false => Row::new(),
+                };
+                return self.importing(Row::new(), || self.query(&clause.query, &seen));
+            }
         };
-        self.query(&clause.query, &seen)
+        self.importing(imported.clone(), || self.query(&clause.query, &imported))
     }
 }

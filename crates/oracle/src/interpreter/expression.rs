@@ -601,7 +601,8 @@ impl Interpreter<'_> {
         let mut count = 0;
         let mut values = Vec::new();
         for branch in &query.branches {
-            let (rows, answer) = self.clauses(&branch.clauses, vec![row.clone()])?;
+            let run = || self.clauses(&branch.clauses, vec![row.clone()]);
+            let (rows, answer) = self.importing(row.clone(), run)?;
             match answer {
                 Some(answer) => {
                     count += answer.rows.len();

@@ -75,6 +75,8 @@ pub struct Interpreter<'p> {
     owed: RefCell<BTreeSet<u64>>,
     /// The types of deleted relationships, which can still be read.
     types_of_deleted: RefCell<BTreeMap<u64, String>>,
+    /// What the current subquery sees of the queries around it, also after its `WITH`.
+    imported: RefCell<Row>,
 }
 
 /// Runs a statement on a copy of the graph; returns its result and the graph afterwards.
@@ -95,6 +97,7 @@ pub fn run(
         steps: Cell::new(0),
         owed: RefCell::default(),
         types_of_deleted: RefCell::default(),
+        imported: RefCell::default(),
     };
     let answer = interpreter.query(query, &Row::new())?;
     if !interpreter.owed.borrow().is_empty() {
@@ -182,6 +185,21 @@ impl Interpreter<'_> {
             }
         }
         Ok(whole)
+    }
+
+    /// Runs a subquery whose clauses see `imported`, whatever its `WITH` keeps.
+    fn importing<T>(&self, imported: Row, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        let around = self.imported.replace(imported);
+        let result = run();
+        self.imported.replace(around);
+        result
+    }
+
+    /// The row with what the subquery imports; its own variables hide imported ones.
+    fn with_imports(&self, row: Row) -> Row {
+        let mut whole = self.imported.borrow().clone();
+        whole.extend(row);
+        whole
     }
 
     /// Runs clauses in sequence: the remaining rows, and the result.

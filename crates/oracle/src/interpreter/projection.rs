@@ -24,7 +24,11 @@ impl Interpreter<'_> {
         rows: Vec<Row>,
     ) -> Result<(Vec<Row>, Answer)> {
         let star: Vec<Arc<str>> = match (projection.star, rows.first()) {
-            (true, Some(row)) => row.keys().cloned().collect(),
+            (true, Some(row)) => {
+                let imported = self.imported.borrow();
+                let own = row.keys().filter(|name| !imported.contains_key(*name));
+                own.cloned().collect()
+            }
             _ => Vec::new(),
         };
         let mut columns = star.clone();
@@ -90,11 +94,8 @@ impl Interpreter<'_> {
             .map(|(_, values)| values.clone())
             .collect();
         let named = |values: &Vec<Datum>| {
-            columns
-                .iter()
-                .cloned()
-                .zip(values.iter().cloned())
-                .collect::<Row>()
+            let own = columns.iter().cloned().zip(values.iter().cloned());
+            self.with_imports(own.collect())
         };
         let rows = values.iter().map(named).collect();
         let is_cut = !projection.order_by.is_empty()
@@ -143,7 +144,7 @@ impl Interpreter<'_> {
         }
         let mut made = Vec::new();
         for (key, rows) in self.in_any_order(groups)? {
-            let first = rows.first().cloned().unwrap_or_default();
+            let first = self.with_imports(rows.first().cloned().unwrap_or_default());
             let mut values: Vec<Datum> = key[..star.len()].to_vec();
             for item in items {
                 let scope = Scope {

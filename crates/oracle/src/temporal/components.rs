@@ -1,4 +1,4 @@
-//! `value.component`.
+//! `value.component`, its name in any case.
 
 use super::parts::Parts;
 use super::text::{show_offset, zone_text};
@@ -8,6 +8,8 @@ use crate::span::Span;
 
 /// A component of a temporal value; `None` if there is no such component.
 pub(crate) fn component(value: &Datum, name: &str) -> Option<Datum> {
+    let name = name.to_ascii_lowercase();
+    let name = name.as_str();
     if let Datum::Duration(span) = value {
         return of_span(span, name).map(Datum::Int);
     }
@@ -21,12 +23,12 @@ pub(crate) fn component(value: &Datum, name: &str) -> Option<Datum> {
     Some(match name {
         "timezone" => zone_text(offset, parts.zone.as_deref()).into(),
         "offset" => show_offset(offset).into(),
-        "offsetMinutes" => Datum::Int(offset.0 / 60),
-        "offsetSeconds" => Datum::Int(offset.0),
-        "epochSeconds" | "epochMillis" => {
+        "offsetminutes" => Datum::Int(offset.0 / 60),
+        "offsetseconds" => Datum::Int(offset.0),
+        "epochseconds" | "epochmillis" => {
             let local = since_1970(parts.date?, parts.clock?);
             let instant = local - i128::from(offset.0) * i128::from(SECOND);
-            let unit = if name == "epochSeconds" {
+            let unit = if name == "epochseconds" {
                 SECOND
             } else {
                 SECOND / 1000
@@ -44,11 +46,11 @@ fn of_date(date: Date, name: &str) -> Option<i64> {
         "quarter" => date.quarter(),
         "month" => month,
         "week" => date.week(),
-        "weekYear" => date.week_year(),
+        "weekyear" => date.week_year(),
         "day" => day,
-        "ordinalDay" => date.of_year(),
-        "weekDay" | "dayOfWeek" => date.weekday(),
-        "dayOfQuarter" => date.of_quarter_day(),
+        "ordinalday" => date.of_year(),
+        "weekday" | "dayofweek" => date.weekday(),
+        "dayofquarter" => date.of_quarter_day(),
         _ => return None,
     })
 }
@@ -81,15 +83,15 @@ fn of_span(span: &Span, name: &str) -> Option<i64> {
         "milliseconds" => seconds * 1000 + nanos / 1_000_000,
         "microseconds" => seconds * 1_000_000 + nanos / 1_000,
         "nanoseconds" => i64::try_from(span.nanos).ok()?,
-        "quartersOfYear" => months / 3 % 4,
-        "monthsOfQuarter" => months % 3,
-        "monthsOfYear" => months % 12,
-        "daysOfWeek" => days % 7,
-        "minutesOfHour" => seconds / 60 % 60,
-        "secondsOfMinute" => seconds % 60,
-        "millisecondsOfSecond" => nanos / 1_000_000,
-        "microsecondsOfSecond" => nanos / 1_000,
-        "nanosecondsOfSecond" => nanos,
+        "quartersofyear" => months / 3 % 4,
+        "monthsofquarter" => months % 3,
+        "monthsofyear" => months % 12,
+        "daysofweek" => days % 7,
+        "minutesofhour" => seconds / 60 % 60,
+        "secondsofminute" => seconds % 60,
+        "millisecondsofsecond" => nanos / 1_000_000,
+        "microsecondsofsecond" => nanos / 1_000,
+        "nanosecondsofsecond" => nanos,
         _ => return None,
     })
 }
