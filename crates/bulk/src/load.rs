@@ -1,6 +1,6 @@
 //! What is loaded, the options and the progress of a load, and its second phase.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use isomer_data::{
     Change, ChangeSet, DataError, DataStore, Ingest, LoadSinks, Loading, RecordScope, SpillFolder,
@@ -9,6 +9,8 @@ use isomer_data::{
 use isomer_layout::graph::state::KEY;
 use isomer_storage::{MemoryKind, Reservation, StorageError, Version};
 use isomer_value::{LabelId, Map, PropId, TypeId, Value, record::RecordRef};
+
+use crate::sorter::Spooled;
 
 /// A node to be loaded.
 #[derive(Clone, Debug)]
@@ -139,6 +141,53 @@ pub(crate) struct Load {
     pub(crate) loading: Loading,
     /// An estimate for the progress: index entries are not counted.
     pub(crate) pairs_at_least: u64,
+}
+
+/// The records of a load in the order of their rows. Ids are numbered from the first one on, without gaps for the rows
+/// that are refused.
+pub(super) struct NumberedRecords {
+    first: u64,
+    /// Numbers of the refused rows, ascending.
+    refused: Vec<u64>,
+    records: Spooled,
+    /// The number of the next record's row.
+    number: u64,
+}
+
+impl NumberedRecords {
+    pub(super) fn new(first: u64, refused: Vec<u64>, records: Spooled) -> Self {
+        Self {
+            first,
+            refused,
+            records,
+            number: 0,
+        }
+    }
+
+    /// The id of row `number`; none where the row was refused. O(log of the refused rows).
+    pub(super) fn id(&self, number: u64) -> Option<u64> {
+        match self.refused.binary_search(&number) {
+            Ok(_) => None,
+            Err(before) => Some(self.first + number - before as u64),
+        }
+    }
+}
+
+impl Iterator for NumberedRecords {
+    type Item = io::Result<(u64, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let record = self.records.next()?;
+            let id = self.id(self.number);
+            self.number += 1;
+            match (record, id) {
+                (Ok(record), Some(id)) => return Some(Ok((id, record))),
+                (Ok(_), None) => {}
+                (Err(error), _) => return Some(Err(error)),
+            }
+        }
+    }
 }
 
 /// A load's pairs in key order, shown to its sinks as they are written.

@@ -26,11 +26,11 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 use crate::{
     entries::{LoadedScope, repeated_value},
     load::{
-        BulkNode, BulkOptions, BulkOutcome, BulkWatch, Load, LoadMemory, LoadPairs, Precondition,
-        write_pairs,
+        BulkNode, BulkOptions, BulkOutcome, BulkWatch, Load, LoadMemory, LoadPairs,
+        NumberedRecords, Precondition, write_pairs,
     },
     pipeline::read_rows,
-    sorter::{Sortable, Sorted, Sorter, Spool, Spooled, read_bytes, write_bytes},
+    sorter::{Sortable, Sorted, Sorter, Spool, read_bytes, write_bytes},
     uniques::{Claim, Refused, Uniques},
 };
 
@@ -264,13 +264,10 @@ impl Reading<'_> {
         };
         let mut pairs = Pairs {
             sinks: ingest.sinks(&loading),
-            first: first.0,
             label,
-            refused,
             spill: room.spill.clone(),
-            records: records.finish(),
-            number: 0,
-            members: 0..count,
+            records: NumberedRecords::new(first.0, refused, records.finish()),
+            members: first.0..first.0 + count,
             keys: keys.finish().map_err(failed)?,
             entries: entries.finish().map_err(failed)?,
         };
@@ -295,51 +292,31 @@ struct Checked {
 /// All pairs of a load in key order: records, members, keys, index entries.
 struct Pairs {
     sinks: LoadSinks,
-    first: u64,
     label: LabelId,
-    /// Numbers of the rows that are left out in the end, ascending.
-    refused: Vec<u64>,
     spill: Arc<SpillFolder>,
-    records: Spooled,
-    number: u64,
+    records: NumberedRecords,
+    /// Ids of the nodes of which no membership was written yet.
     members: std::ops::Range<u64>,
     keys: Sorted<Placed>,
     entries: Sorted<Placed>,
 }
 
 impl Pairs {
-    /// The node of row `number`; none where the row was refused.
-    fn id(&self, number: u64) -> Option<NodeId> {
-        if self.refused.is_empty() {
-            return Some(NodeId(self.first + number));
-        }
-        match self.refused.binary_search(&number) {
-            Ok(_) => None,
-            Err(before) => Some(NodeId(self.first + number - before as u64)),
-        }
-    }
-
     fn record(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
-        loop {
-            let record = self.records.next()?;
-            let node = self.id(self.number);
-            self.number += 1;
-            match (record, node) {
-                (Ok(record), Some(node)) => {
-                    self.sinks.each(|sink| sink.node(node, &record));
-                    return Some(Ok((keyspace::node(node), record)));
-                }
-                (Ok(_), None) => {}
-                (Err(error), _) => return Some(Err(error)),
-            }
-        }
+        let (id, record) = match self.records.next()? {
+            Ok(next) => next,
+            Err(error) => return Some(Err(error)),
+        };
+        let node = NodeId(id);
+        self.sinks.each(|sink| sink.node(node, &record));
+        Some(Ok((keyspace::node(node), record)))
     }
 
     fn key(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
         loop {
             match self.keys.next()? {
                 Ok(Placed { prefix, number }) => {
-                    if let Some(node) = self.id(number) {
+                    if let Some(node) = self.records.id(number).map(NodeId) {
                         let mut value = Vec::new();
                         push_id(&mut value, node.0);
                         return Some(Ok((prefix, value)));
@@ -354,7 +331,7 @@ impl Pairs {
         loop {
             match self.entries.next()? {
                 Ok(Placed { mut prefix, number }) => {
-                    if let Some(node) = self.id(number) {
+                    if let Some(node) = self.records.id(number).map(NodeId) {
                         push_id(&mut prefix, node.0);
                         return Some(Ok((prefix, EntryOwner::Node(node).entry_value())));
                     }
@@ -378,10 +355,7 @@ impl Iterator for Pairs {
         let pair = match self.record() {
             Some(pair) => pair,
             None => match self.members.next() {
-                Some(number) => {
-                    let node = NodeId(self.first + number);
-                    Ok((keyspace::member(self.label, node), Vec::new()))
-                }
+                Some(id) => Ok((keyspace::member(self.label, NodeId(id)), Vec::new())),
                 None => self.key().or_else(|| self.entry())?,
             },
         };

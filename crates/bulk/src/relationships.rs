@@ -29,10 +29,10 @@ use crate::{
     links::{Link, Links, SortedLinks},
     load::{
         BulkEnds, BulkOptions, BulkOutcome, BulkRelationship, BulkWatch, Load, LoadMemory,
-        LoadPairs, Precondition, own_seed, write_pairs,
+        LoadPairs, NumberedRecords, Precondition, own_seed, write_pairs,
     },
     pipeline::read_rows,
-    sorter::{Sortable, Sorted, Sorter, Spool, Spooled, read_bytes, write_bytes},
+    sorter::{Sortable, Sorted, Sorter, Spool, read_bytes, write_bytes},
     uniques::{Claim, Uniques},
 };
 
@@ -342,11 +342,8 @@ fn write(
     let mut pairs = Pairs {
         sinks: ingest.sinks(&loading),
         type_id,
-        first: first.0,
-        number: 0,
-        refused,
         spill: room.spill.clone(),
-        records: read.records.finish(),
+        records: NumberedRecords::new(first.0, refused, read.records.finish()),
         links: read.links.finish().map_err(failed)?,
         entries: read.entries.finish().map_err(failed)?,
     };
@@ -400,39 +397,21 @@ impl Gathered {
 struct Pairs {
     sinks: LoadSinks,
     type_id: TypeId,
-    first: u64,
-    number: u64,
-    /// Numbers of the rows that are left out in the end, ascending.
-    refused: Vec<u64>,
     spill: Arc<SpillFolder>,
-    records: Spooled,
+    records: NumberedRecords,
     links: SortedLinks,
     entries: Sorted<PlacedEntry>,
 }
 
 impl Pairs {
-    /// The relationship of row `number`; none where the row was refused.
-    fn id(&self, number: u64) -> Option<RelId> {
-        match self.refused.binary_search(&number) {
-            Ok(_) => None,
-            Err(before) => Some(RelId(self.first + number - before as u64)),
-        }
-    }
-
     fn record(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
-        loop {
-            let record = self.records.next()?;
-            let id = self.id(self.number);
-            self.number += 1;
-            match (record, id) {
-                (Ok(record), Some(id)) => {
-                    self.sinks.each(|sink| sink.relationship(id, &record));
-                    return Some(Ok((keyspace::relationship(id), record)));
-                }
-                (Ok(_), None) => {}
-                (Err(error), _) => return Some(Err(error)),
-            }
-        }
+        let (id, record) = match self.records.next()? {
+            Ok(next) => next,
+            Err(error) => return Some(Err(error)),
+        };
+        let id = RelId(id);
+        self.sinks.each(|sink| sink.relationship(id, &record));
+        Some(Ok((keyspace::relationship(id), record)))
     }
 
     fn link(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
@@ -441,7 +420,7 @@ impl Pairs {
                 Ok(link) => link,
                 Err(error) => return Some(Err(error)),
             };
-            let Some(id) = self.id(link.number) else {
+            let Some(id) = self.records.id(link.number).map(RelId) else {
                 continue;
             };
             let (node, other) = (NodeId(link.node), NodeId(link.other));
@@ -472,7 +451,7 @@ impl Pairs {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };
-            if let Some(id) = self.id(number) {
+            if let Some(id) = self.records.id(number).map(RelId) {
                 keyspace::push_id(&mut prefix, id.0);
                 let owner = EntryOwner::Relationship(RelRow {
                     id,
