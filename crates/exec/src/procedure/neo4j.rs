@@ -1,7 +1,7 @@
 //! Procedures that drivers, libraries and tools of Neo4j call before or beside their queries.
 
 use isomer_data::GraphRead;
-use isomer_plan::{catalog::ProcedureMode, schema::Listing};
+use isomer_plan::schema::Listing;
 use isomer_value::{Map, Value};
 
 use super::{
@@ -23,129 +23,98 @@ const SETTING_COLUMNS: &str = "name: STRING, description: STRING, value: STRING,
      defaultValue: STRING, startupValue: STRING, explicitlySet: BOOLEAN, validValues: STRING";
 const DATABASE_COLUMNS: &str = "id: STRING, name: STRING, creationDate: STRING";
 
-const fn row(
-    name: &'static str,
-    parameters: &'static str,
-    results: &'static str,
-    mode: ProcedureMode,
-    description: &'static str,
-    body: super::table::Body,
-) -> ProcedureRow {
-    ProcedureRow {
-        name,
-        parameters,
-        results,
-        mode,
-        description,
-        body,
-    }
-}
-
 const PROCEDURES: &[ProcedureRow] = &[
-    row(
+    ProcedureRow::reads(
         "dbms.components",
         "",
         "name: STRING, versions: LIST, edition: STRING",
-        ProcedureMode::Read,
         "the version of Neo4j whose language and protocol this server speaks, and its own version",
         components,
     ),
-    row(
+    ProcedureRow::reads(
         "db.labels",
         "",
         "label: STRING",
-        ProcedureMode::Read,
         "the labels in use",
         labels,
     ),
-    row(
+    ProcedureRow::reads(
         "db.relationshipTypes",
         "",
         "relationshipType: STRING",
-        ProcedureMode::Read,
         "the relationship types in use",
         relationship_types,
     ),
-    row(
+    ProcedureRow::reads(
         "db.propertyKeys",
         "",
         "propertyKey: STRING",
-        ProcedureMode::Read,
         "the names of properties, also of those no longer in use",
         property_keys,
     ),
-    row(
+    ProcedureRow::reads(
         "db.info",
         "",
         DATABASE_COLUMNS,
-        ProcedureMode::Read,
         "the identity and name of the database",
         info,
     ),
-    row(
+    ProcedureRow::reads(
         "dbms.info",
         "",
         DATABASE_COLUMNS,
-        ProcedureMode::Read,
         "the identity and name of the database `system`",
         system_info,
     ),
-    row(
+    ProcedureRow::reads(
         "db.ping",
         "",
         "success: BOOLEAN",
-        ProcedureMode::Read,
         "true: the database answers",
         |_, call| call.emit(vec![Value::Bool(true)]),
     ),
-    row(
+    ProcedureRow::administers(
         "dbms.listConfig",
         "searchString: STRING = ''",
         SETTING_COLUMNS,
-        ProcedureMode::Admin,
         "the settings of the server whose names contain a text",
         list_config,
     ),
-    row(
+    ProcedureRow::reads(
         "dbms.clientConfig",
         "",
         SETTING_COLUMNS,
-        ProcedureMode::Read,
         "the settings that clients need: the default database",
         client_config,
     ),
-    row(
+    ProcedureRow::reads(
         "dbms.routing.getRoutingTable",
         "context: MAP, database: STRING? = null",
         "ttl: INTEGER, servers: LIST",
-        ProcedureMode::Read,
         "the addresses for reading and writing a database",
         routing_table,
     ),
-    row(
+    ProcedureRow::reads(
         "dbms.cluster.routing.getRoutingTable",
         "context: MAP, database: STRING? = null",
         "ttl: INTEGER, servers: LIST",
-        ProcedureMode::Read,
         "the addresses for reading and writing a database",
         routing_table,
     ),
-    row(
+    ProcedureRow::reads(
         "tx.getMetaData",
         "",
         "metadata: MAP",
-        ProcedureMode::Read,
         "the metadata that the client gave to the transaction",
         |_, call| {
             let metadata = host::required(&call.host, "tx.getMetaData()")?.metadata();
             call.emit(vec![metadata.into()])
         },
     ),
-    row(
+    ProcedureRow::reads(
         "tx.setMetaData",
         "data: MAP",
         "",
-        ProcedureMode::Read,
         "gives metadata to the transaction",
         |arguments, call| {
             let metadata = arguments.first().and_then(Value::as_map);
@@ -154,59 +123,52 @@ const PROCEDURES: &[ProcedureRow] = &[
             Ok(())
         },
     ),
-    row(
+    ProcedureRow::reads(
         "db.schema.nodeTypeProperties",
         "",
         "nodeType: STRING, nodeLabels: LIST, propertyName: STRING, propertyTypes: LIST, mandatory: BOOLEAN",
-        ProcedureMode::Read,
         "the properties of each combination of labels; reads all nodes",
         node_type_properties,
     ),
-    row(
+    ProcedureRow::reads(
         "db.schema.relTypeProperties",
         "",
         "relType: STRING, propertyName: STRING, propertyTypes: LIST, mandatory: BOOLEAN",
-        ProcedureMode::Read,
         "the properties of each relationship type; reads all relationships",
         rel_type_properties,
     ),
-    row(
+    ProcedureRow::reads(
         "db.schema.visualization",
         "",
         "nodes: LIST, relationships: LIST",
-        ProcedureMode::Read,
         "labels and the relationship types between them, as maps; reads all relationships",
         visualization,
     ),
-    row(
+    ProcedureRow::writes(
         "db.create.setNodeVectorProperty",
         "node: NODE, key: STRING, vector: LIST",
         "",
-        ProcedureMode::Write,
         "sets a property of a node to a list of numbers",
         set_node_vector,
     ),
-    row(
+    ProcedureRow::writes(
         "db.create.setRelationshipVectorProperty",
         "relationship: RELATIONSHIP, key: STRING, vector: LIST",
         "",
-        ProcedureMode::Write,
         "sets a property of a relationship to a list of numbers",
         set_relationship_vector,
     ),
-    row(
+    ProcedureRow::administers(
         "db.terminateTransactions",
         "ids: LIST",
         "transactionId: STRING, username: STRING, message: STRING",
-        ProcedureMode::Admin,
         "cancels running queries by the ids of their transactions: TERMINATE TRANSACTIONS",
         terminate,
     ),
-    row(
+    ProcedureRow::administers(
         "dbms.administer",
         "command: MAP",
         "",
-        ProcedureMode::Admin,
         "creates, changes or removes a user or database: CREATE USER and the like",
         administer,
     ),

@@ -27,6 +27,56 @@ pub(super) struct ProcedureRow {
     pub body: Body,
 }
 
+impl ProcedureRow {
+    /// A procedure that reads.
+    pub const fn reads(
+        name: &'static str,
+        parameters: &'static str,
+        results: &'static str,
+        description: &'static str,
+        body: Body,
+    ) -> Self {
+        Self {
+            name,
+            parameters,
+            results,
+            mode: ProcedureMode::Read,
+            description,
+            body,
+        }
+    }
+
+    /// A procedure that may write: a transaction that only reads refuses it.
+    pub const fn writes(
+        name: &'static str,
+        parameters: &'static str,
+        results: &'static str,
+        description: &'static str,
+        body: Body,
+    ) -> Self {
+        let row = Self::reads(name, parameters, results, description, body);
+        Self {
+            mode: ProcedureMode::Write,
+            ..row
+        }
+    }
+
+    /// A procedure of administrators.
+    pub const fn administers(
+        name: &'static str,
+        parameters: &'static str,
+        results: &'static str,
+        description: &'static str,
+        body: Body,
+    ) -> Self {
+        let row = Self::reads(name, parameters, results, description, body);
+        Self {
+            mode: ProcedureMode::Admin,
+            ..row
+        }
+    }
+}
+
 /// A function of a table; null is passed to its body.
 pub(super) struct FunctionRow {
     pub name: &'static str,

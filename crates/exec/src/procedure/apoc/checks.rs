@@ -1,15 +1,12 @@
 //! `apoc.util.*`, `apoc.version`.
 
-use isomer_plan::{catalog::ProcedureMode, expr::StaticType};
+use isomer_plan::expr::StaticType;
 use isomer_value::Value;
 
 use super::arguments::{Arguments, plain_text};
 use crate::{
     error::{ErrorClass, ExecError, Result},
-    procedure::{
-        CallContext,
-        table::{FunctionRow, ProcedureRow},
-    },
+    procedure::table::{FunctionRow, ProcedureRow},
 };
 
 /// The version of APOC whose names these are.
@@ -37,14 +34,13 @@ pub(super) const FUNCTIONS: &[FunctionRow] = &[
 ];
 
 /// The procedures.
-pub(super) const PROCEDURES: &[ProcedureRow] = &[ProcedureRow {
-    name: "apoc.util.validate",
-    parameters: "predicate: BOOLEAN?, message: STRING, params: LIST? = []",
-    results: "",
-    mode: ProcedureMode::Read,
-    description: "fails with a message if the predicate is true",
-    body: |args, _: &mut CallContext<'_>| validate(Arguments::new("apoc.util.validate", args)),
-}];
+pub(super) const PROCEDURES: &[ProcedureRow] = &[ProcedureRow::reads(
+    "apoc.util.validate",
+    "predicate: BOOLEAN?, message: STRING, params: LIST? = []",
+    "",
+    "fails with a message if the predicate is true",
+    |args, _| validate(Arguments::new("apoc.util.validate", args)),
+)];
 
 fn validate(args: Arguments<'_>) -> Result<()> {
     if !args.boolean(0)? {

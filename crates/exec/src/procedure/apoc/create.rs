@@ -3,16 +3,12 @@
 use std::{ops::Bound, sync::Arc};
 
 use isomer_data::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, Order};
-use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{LabelId, Map, Node, NodeId, RelId, Relationship, TypeId, Value, equality};
 
 use super::arguments::invalid;
 use crate::{
     error::{Result, shown},
-    procedure::{
-        CallContext,
-        table::{Body, ProcedureRow},
-    },
+    procedure::{CallContext, table::ProcedureRow},
 };
 
 /// Candidates that a search reads at once.
@@ -20,26 +16,9 @@ const PAGE: usize = 1_024;
 /// The property that every label has an index on.
 const KEY: &str = "_key";
 
-const fn row(
-    name: &'static str,
-    parameters: &'static str,
-    results: &'static str,
-    description: &'static str,
-    body: Body,
-) -> ProcedureRow {
-    ProcedureRow {
-        name,
-        parameters,
-        results,
-        mode: ProcedureMode::Write,
-        description,
-        body,
-    }
-}
-
 /// The procedures.
 pub(super) const PROCEDURES: &[ProcedureRow] = &[
-    row(
+    ProcedureRow::writes(
         "apoc.create.node",
         "labels: LIST?, props: MAP?",
         "node: NODE",
@@ -50,7 +29,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             call.emit(vec![node])
         },
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.create.nodes",
         "labels: LIST?, props: LIST?",
         "node: NODE",
@@ -68,7 +47,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             Ok(())
         },
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.create.relationship",
         "from: NODE?, relType: STRING, props: MAP?, to: NODE?",
         "rel: RELATIONSHIP",
@@ -82,7 +61,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             call.emit(vec![rel])
         },
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.create.addLabels",
         "nodes: ANY, labels: LIST?",
         "node: NODE",
@@ -99,7 +78,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             Ok(())
         },
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.create.removeLabels",
         "nodes: ANY, labels: LIST?",
         "node: NODE",
@@ -116,14 +95,14 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             Ok(())
         },
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.create.setLabels",
         "nodes: ANY, labels: LIST?",
         "node: NODE",
         "replaces the labels of nodes",
         set_labels,
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.create.setProperty",
         "nodes: ANY, key: STRING, value: ANY",
         "node: NODE",
@@ -140,7 +119,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             Ok(())
         },
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.create.setProperties",
         "nodes: ANY, keys: LIST, values: LIST",
         "node: NODE",
@@ -168,21 +147,21 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             Ok(())
         },
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.merge.node",
         "labels: LIST, identProps: MAP, onCreateProps: MAP? = {}, onMatchProps: MAP? = {}",
         "node: NODE",
         "the nodes with these labels and properties, or one that is created",
         |args, call| merge_node("apoc.merge.node", args, call),
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.merge.node.eager",
         "labels: LIST, identProps: MAP, onCreateProps: MAP? = {}, onMatchProps: MAP? = {}",
         "node: NODE",
         "the nodes with these labels and properties, or one that is created",
         |args, call| merge_node("apoc.merge.node.eager", args, call),
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.merge.relationship",
         "startNode: NODE?, relType: STRING, identProps: MAP?, onCreateProps: MAP?, endNode: NODE?, \
          onMatchProps: MAP? = {}",
@@ -190,7 +169,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
         "the relationships of a type with these properties between two nodes, or one that is created",
         |args, call| merge_relationship("apoc.merge.relationship", args, call),
     ),
-    row(
+    ProcedureRow::writes(
         "apoc.merge.relationship.eager",
         "startNode: NODE?, relType: STRING, identProps: MAP?, onCreateProps: MAP?, endNode: NODE?, \
          onMatchProps: MAP? = {}",

@@ -6,7 +6,6 @@ use std::{
 };
 
 use isomer_data::{Catalog, Direction, GraphRead, Neighbours, RecordScope};
-use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{LabelId, Map, NodeId, TypeId, Value};
 
 use crate::{
@@ -17,33 +16,16 @@ use crate::{
             PropertyFacts, RecordFacts, each_node, each_relationship, is_required, label_names,
         },
         settings::refused,
-        table::{Body, ProcedureRow},
+        table::ProcedureRow,
     },
 };
 
 /// Nodes of each label and relationships of each type that are read by default.
 const SAMPLE: usize = 1_000;
 
-const fn row(
-    name: &'static str,
-    parameters: &'static str,
-    results: &'static str,
-    description: &'static str,
-    body: Body,
-) -> ProcedureRow {
-    ProcedureRow {
-        name,
-        parameters,
-        results,
-        mode: ProcedureMode::Read,
-        description,
-        body,
-    }
-}
-
 /// The procedures.
 pub(super) const PROCEDURES: &[ProcedureRow] = &[
-    row(
+    ProcedureRow::reads(
         "apoc.meta.data",
         "config: MAP? = {}",
         "label: STRING, property: STRING, count: INTEGER, unique: BOOLEAN, index: BOOLEAN, existence: BOOLEAN, \
@@ -52,14 +34,14 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
         "properties and relationships of each label and type, from {sample: 1000} records of each; -1 reads all",
         data,
     ),
-    row(
+    ProcedureRow::reads(
         "apoc.meta.schema",
         "config: MAP? = {}",
         "value: MAP",
         "the labels and types with their properties as one map, from {sample: 1000} records of each; -1 reads all",
         schema,
     ),
-    row(
+    ProcedureRow::reads(
         "apoc.meta.stats",
         "",
         "labelCount: INTEGER, relTypeCount: INTEGER, propertyKeyCount: INTEGER, nodeCount: INTEGER, relCount: INTEGER, \

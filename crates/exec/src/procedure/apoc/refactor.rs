@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use isomer_data::{Direction, GraphRead, Neighbours};
-use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{Map, Node, NodeId, RelId, TypeId, Value};
 
 use super::arguments::invalid;
@@ -15,15 +14,14 @@ use crate::{
 const MERGE_NODES: &str = "apoc.refactor.mergeNodes";
 
 /// The procedures.
-pub(super) const PROCEDURES: &[ProcedureRow] = &[ProcedureRow {
-    name: MERGE_NODES,
-    parameters: "nodes: LIST, config: MAP? = {}",
-    results: "node: NODE",
-    mode: ProcedureMode::Write,
-    description: "merges nodes into the first one, with their labels, relationships and {properties: 'override', \
-                  'discard' or 'combine'}; {mergeRels: true} merges relationships of one type between the same nodes",
-    body: merge_nodes,
-}];
+pub(super) const PROCEDURES: &[ProcedureRow] = &[ProcedureRow::writes(
+    MERGE_NODES,
+    "nodes: LIST, config: MAP? = {}",
+    "node: NODE",
+    "merges nodes into the first one, with their labels, relationships and {properties: 'override', 'discard' or \
+     'combine'}; {mergeRels: true} merges relationships of one type between the same nodes",
+    merge_nodes,
+)];
 
 /// Which of two values of a property remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use isomer_data::{GraphRead, RecordScope};
-use isomer_plan::{catalog::ProcedureMode, expr::StaticType};
+use isomer_plan::expr::StaticType;
 use isomer_value::{GroupKey, LabelId, Map, NodeId, Value};
 
 use super::arguments::{Arguments, MAP, invalid};
@@ -13,7 +13,7 @@ use crate::{
     procedure::{
         CallContext,
         schema_facts::{ValueName, ends},
-        table::{Body, FunctionRow, ProcedureRow},
+        table::{FunctionRow, ProcedureRow},
     },
     value_size::value_bytes,
 };
@@ -23,40 +23,23 @@ const PAGE: usize = 1_024;
 /// Nodes of a label that are read to estimate how many distinct values an indexed property has.
 const SAMPLE: usize = 10_000;
 
-const fn row(
-    name: &'static str,
-    parameters: &'static str,
-    results: &'static str,
-    description: &'static str,
-    body: Body,
-) -> ProcedureRow {
-    ProcedureRow {
-        name,
-        parameters,
-        results,
-        mode: ProcedureMode::Read,
-        description,
-        body,
-    }
-}
-
 /// The procedures.
 pub(super) const PROCEDURES: &[ProcedureRow] = &[
-    row(
+    ProcedureRow::reads(
         "apoc.meta.graph",
         "config: MAP? = {}",
         "nodes: LIST, relationships: LIST",
         "labels with their counts and the relationship types between them, as maps; reads all relationships",
         |args, call| graph("apoc.meta.graph", args, call),
     ),
-    row(
+    ProcedureRow::reads(
         "apoc.meta.subGraph",
         "config: MAP?",
         "nodes: LIST, relationships: LIST",
         "the same for the {labels, rels}, without {excludes}",
         |args, call| graph("apoc.meta.subGraph", args, call),
     ),
-    row(
+    ProcedureRow::reads(
         "apoc.schema.nodes",
         "config: MAP? = {}",
         "name: STRING, label: STRING, properties: LIST, status: STRING, type: STRING, failure: STRING, \
@@ -64,7 +47,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
         "the indexes on nodes; the share of distinct values is that of the first 10,000 nodes of the label",
         nodes,
     ),
-    row(
+    ProcedureRow::reads(
         "apoc.schema.properties.distinct",
         "label: STRING, key: STRING",
         "value: LIST",

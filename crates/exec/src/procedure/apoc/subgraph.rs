@@ -3,43 +3,25 @@
 use std::collections::HashSet;
 
 use isomer_data::{Direction, GraphRead, Neighbours, NodeLabels};
-use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{LabelId, Map, Node, NodeId, RelId, Relationship, TypeId, Value};
 
 use super::arguments::invalid;
 use crate::{
     error::{Result, shown},
-    procedure::{
-        CallContext,
-        table::{Body, ProcedureRow},
-    },
+    procedure::{CallContext, table::ProcedureRow},
 };
 
 /// Nodes expanded at once.
 const PAGE: usize = 1_024;
 /// Memory of a reached node: its id in a set and a list.
 const NODE_BYTES: usize = 48;
-
-const fn row(
-    name: &'static str,
-    results: &'static str,
-    description: &'static str,
-    body: Body,
-) -> ProcedureRow {
-    ProcedureRow {
-        name,
-        parameters: "start: ANY, config: MAP?",
-        results,
-        mode: ProcedureMode::Read,
-        description,
-        body,
-    }
-}
+const PARAMETERS: &str = "start: ANY, config: MAP?";
 
 /// The procedures.
 pub(super) const PROCEDURES: &[ProcedureRow] = &[
-    row(
+    ProcedureRow::reads(
         "apoc.path.subgraphNodes",
+        PARAMETERS,
         "node: NODE",
         "the nodes that are reached from some nodes within {maxLevel}, over {relationshipFilter: 'A>|<B|C'} and nodes \
          of {labelFilter: '+A|-B'}; at most {limit}",
@@ -50,8 +32,9 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
             Ok(())
         },
     ),
-    row(
+    ProcedureRow::reads(
         "apoc.path.subgraphAll",
+        PARAMETERS,
         "nodes: LIST, relationships: LIST",
         "the nodes that are reached from some nodes, as in apoc.path.subgraphNodes, and all relationships between them",
         |args, call| {
