@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use isomer_db::{Copied, Database, FileAbout, FolderError, PathKind, Value, jiff, to_value};
+use isomer_db::{Copied, Database, FileMetadata, FolderError, PathKind, Value, jiff, to_value};
 
 use crate::{
     open,
@@ -99,7 +99,7 @@ pub fn command(options: &FilesOptions) -> Result<()> {
             let into = to.ends_with('/')
                 || tx
                     .files()
-                    .about(to)?
+                    .metadata(to)?
                     .is_some_and(|to| to.kind == PathKind::Folder);
             let to = if into {
                 inside(to, last_name(from))
@@ -125,17 +125,17 @@ pub fn command(options: &FilesOptions) -> Result<()> {
 
 fn list(db: &Database, path: &str, json: bool) -> Result<()> {
     let tx = db.begin_read()?;
-    let Some(about) = tx.files().about(path)? else {
+    let Some(metadata) = tx.files().metadata(path)? else {
         bail!("there is no file or folder `{path}`");
     };
-    if about.kind == PathKind::File {
-        return print_metadata(last_name(path), about, json);
+    if metadata.kind == PathKind::File {
+        return print_metadata(last_name(path), metadata, json);
     }
     let mut after: Option<String> = None;
     loop {
         let page = tx.files().list_page(path, after.as_deref(), 1000)?;
-        for (name, about) in &page {
-            print_metadata(name, *about, json)?;
+        for (name, metadata) in &page {
+            print_metadata(name, *metadata, json)?;
         }
         match page.into_iter().next_back() {
             Some((name, _)) => after = Some(name),
@@ -144,27 +144,27 @@ fn list(db: &Database, path: &str, json: bool) -> Result<()> {
     }
 }
 
-fn print_metadata(name: &str, about: FileAbout, json: bool) -> Result<()> {
-    let folder = about.kind == PathKind::Folder;
+fn print_metadata(name: &str, metadata: FileMetadata, json: bool) -> Result<()> {
+    let folder = metadata.kind == PathKind::Folder;
     if json {
         let metadata: Value = to_value(&serde_json::json!({
             "name": name,
             "kind": if folder { "folder" } else { "file" },
-            "bytes": about.bytes,
-            "created": time_text(about.created_ms)?,
-            "modified": time_text(about.modified_ms)?,
+            "bytes": metadata.bytes,
+            "created": time_text(metadata.created_ms)?,
+            "modified": time_text(metadata.modified_ms)?,
         }))?;
         return Ok(line(&isomer_db::json::to_string(&metadata)?)?);
     }
     let size = if folder {
         "folder".to_owned()
     } else {
-        bytes(about.bytes)
+        bytes(metadata.bytes)
     };
     let slash = if folder { "/" } else { "" };
     Ok(line(&format!(
         "{size:>12}  {:24}  {name}{slash}",
-        time_text(about.modified_ms)?.unwrap_or_default()
+        time_text(metadata.modified_ms)?.unwrap_or_default()
     ))?)
 }
 
@@ -202,7 +202,7 @@ fn get(db: &Database, from: &str, to: &Path) -> Result<()> {
         let path = to.join(last_name(from));
         if path.is_symlink() {
             // The caller named the parent folder, not this one.
-            return Err(FolderError::InTheWay { path, what: "link" }.into());
+            return Err(FolderError::Exists { path, what: "link" }.into());
         }
         path
     } else {

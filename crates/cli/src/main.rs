@@ -87,8 +87,9 @@ struct Cli {
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_name = "SIZE", value_parser = open::parse_bytes)]
     background_rate: Option<usize>,
     /// Change-feed retention for slow consumers in bytes; default: 4G, and one week
-    #[arg(long, global = true, help_heading = EVERY_COMMAND, value_name = "SIZE", value_parser = open::parse_bytes)]
-    hold_changes: Option<usize>,
+    // The alias is its name in version 0.1.0.
+    #[arg(long, alias = "hold-changes", global = true, help_heading = EVERY_COMMAND, value_name = "SIZE", value_parser = open::parse_bytes)]
+    change_retention: Option<usize>,
     /// File with the key of an encrypted database: 32 bytes or 64 hexadecimal digits; default: the digits in ISOMER_KEY
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_name = "FILE")]
     key_file: Option<std::path::PathBuf>,
@@ -194,8 +195,8 @@ fn main() -> ExitCode {
     if let Some(folder) = cli.csv_folder {
         open::set_csv_folder(folder);
     }
-    if let Some(bytes) = cli.hold_changes {
-        open::set_hold_changes(bytes as u64);
+    if let Some(bytes) = cli.change_retention {
+        open::set_change_retention(bytes as u64);
     }
     if let Some(seconds) = cli.keep_versions {
         open::set_keep_versions(std::time::Duration::from_secs(seconds));

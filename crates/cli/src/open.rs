@@ -35,10 +35,10 @@ pub fn set_csv_folder(folder: PathBuf) {
 static HOLD_CHANGES: OnceLock<u64> = OnceLock::new();
 
 /// Maximum time for which changes are retained for a slow reader.
-const HOLD_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const CHANGE_RETENTION_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Sets the limit on retained changes of all databases that are opened from here on.
-pub fn set_hold_changes(bytes: u64) {
+pub fn set_change_retention(bytes: u64) {
     // Set at most once, from the command line.
     let _ = HOLD_CHANGES.set(bytes);
 }
@@ -179,7 +179,7 @@ pub fn builder() -> Builder {
         None => builder,
     };
     let builder = match HOLD_CHANGES.get() {
-        Some(bytes) => builder.hold_changes(*bytes, HOLD_TIME),
+        Some(bytes) => builder.change_retention(*bytes, CHANGE_RETENTION_TIME),
         None => builder,
     };
     let builder = match BACKGROUND_RATE.get() {

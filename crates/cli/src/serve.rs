@@ -205,12 +205,12 @@ fn print(layers: &Layers, with_origin: bool) -> Result<()> {
             style::line(&format!("\n[{section}]"))?;
             table = section;
         }
-        let told = match (with_origin, &origin) {
+        let comment = match (with_origin, &origin) {
             (true, origin) => format!("  # {origin}"),
             (false, Origin::Default) => format!("  # {}", setting.help),
             (false, _) => String::new(),
         };
-        style::line(&format!("{key} = {value:?}{told}"))?;
+        style::line(&format!("{key} = {value:?}{comment}"))?;
     }
     Ok(())
 }

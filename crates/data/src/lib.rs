@@ -95,14 +95,14 @@ pub use isomer_storage::{
 };
 
 pub use crate::{
-    files::about::{FileAbout, FileId, PathKind},
+    files::metadata::{FileId, FileMetadata, PathKind},
     kv::bucket::Expiry,
     store_options::DataStoreOptions,
 };
 pub use clock::{Clock, SystemClock};
 pub use constraints::{Constraints, ConstraintsMut};
 pub use convergent::{
-    ConvergentOp, ConvergentOrigin, Fields, FieldsMut, Numbering, ScalarField, SketchRanks,
+    ConvergentOp, FieldOrigin, Fields, FieldsMut, Numbering, ScalarField, SketchRanks,
 };
 pub use count_keeping::CountKeeper;
 pub use dirty::Dirty;

@@ -151,10 +151,10 @@ impl Database {
     ///
     /// ```
     /// let db = isomerdb::Database::open_in_memory()?;
-    /// assert!(db.take_number("shop", "ticket")? < db.take_number("shop", "ticket")?);
+    /// assert!(db.allocate_number("shop", "ticket")? < db.allocate_number("shop", "ticket")?);
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn take_number(&self, bucket: &str, sequence: &str) -> Result<u64> {
+    pub fn allocate_number(&self, bucket: &str, sequence: &str) -> Result<u64> {
         self.store()?.sequence_take(bucket, sequence).lift()
     }
 

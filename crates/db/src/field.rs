@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, Deref, RangeBounds};
 
-use isomer_data::{ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, DataError};
+use isomer_data::{ConvergentKind, ConvergentOp, ConvergentOwner, DataError, FieldOrigin};
 use isomer_value::{Value, order::cmp_order};
 
 use crate::{Items, ReadTransaction, Result, WriteTransaction};
@@ -28,7 +28,7 @@ impl From<Vec<u8>> for Context {
 /// The result of [`ReadField::fetch`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Fetched {
+pub struct FieldState {
     /// Its kind; none if there is no such field.
     pub kind: Option<ConvergentKind>,
     /// Its value.
@@ -40,9 +40,9 @@ pub struct Fetched {
 /// The replicas that the value of a field comes from: the result of [`ReadField::origins`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Origins {
+pub struct FieldOrigins {
     /// The replicas, with the contribution of each.
-    pub replicas: Vec<ConvergentOrigin>,
+    pub replicas: Vec<FieldOrigin>,
     /// Whether all entries of the field were read.
     pub is_complete: bool,
 }
@@ -69,7 +69,7 @@ pub enum Update {
     /// Sets or clears a flag.
     Flag(bool),
     /// Adds values to a cardinality estimate (HyperLogLog).
-    Hll {
+    Sketch {
         /// The values.
         add: Vec<Value>,
         /// The precision of a new one, 4 to 16; 14 by default.
@@ -158,9 +158,9 @@ impl<'t> ReadField<'t> {
     }
 
     /// Kind, value and context.
-    pub fn fetch(&self) -> Result<Fetched> {
+    pub fn fetch(&self) -> Result<FieldState> {
         self.with_owner(|data, owner, path| {
-            Ok(Fetched {
+            Ok(FieldState {
                 kind: data.fields().kind(owner, path)?,
                 value: data.fields().value(owner, path)?,
                 context: Context(data.fields().context()?),
@@ -220,10 +220,10 @@ impl<'t> ReadField<'t> {
     }
 
     /// The replicas that its value comes from; none if there is no field. At most `max_entries` entries are read.
-    pub fn origins(&self, max_entries: usize) -> Result<Option<Origins>> {
+    pub fn origins(&self, max_entries: usize) -> Result<Option<FieldOrigins>> {
         let found =
             self.with_owner(|data, owner, path| data.fields().origins(owner, path, max_entries))?;
-        Ok(found.map(|(replicas, is_complete)| Origins {
+        Ok(found.map(|(replicas, is_complete)| FieldOrigins {
             replicas,
             is_complete,
         }))
@@ -316,7 +316,7 @@ fn apply(
             data.fields_mut()
                 .converge(owner, path, &ConvergentOp::Disable, context)
         }
-        Update::Hll {
+        Update::Sketch {
             add: values,
             precision,
         } => values

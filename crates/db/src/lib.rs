@@ -76,7 +76,7 @@ pub use cursor::Cursor;
 pub use database::Database;
 pub use de::from_value;
 pub use error::{Error, ErrorKind, Phase, QueryError, Result, SchemaClash, SchemaError};
-pub use field::{Context, Fetched, Field, Origins, ReadField, Update};
+pub use field::{Context, Field, FieldOrigins, FieldState, ReadField, Update};
 #[cfg(feature = "files")]
 pub use files::{
     Copied, Directory, DirectoryLock, File, FileReader, FileWriter, Files, FolderError, ReadAt,
@@ -92,26 +92,26 @@ pub use query::Query;
 pub use rows::{QueryResult, Row};
 pub use ser::{to_map, to_value};
 pub use stream::{RowCursor, RowStream, TransactionRows};
-pub use transaction::{Committing, ReadTransaction, WriteTransaction};
+pub use transaction::{PendingCommit, ReadTransaction, WriteTransaction};
 pub use typed::{ReadTypedBucket, TypedBucket};
 pub use watch::Watch;
 
 pub use isomer_data::{
-    BucketKey, BucketKind, BucketOptions, ConvergentKind, ConvergentOrigin, ConvergentOwner,
-    Durability, Expiry, FromBucketKey, KvChange, KvChangeKind, MemoryKind, MemoryUse, Order,
+    BucketKey, BucketKind, BucketOptions, ConvergentKind, ConvergentOwner, Durability, Expiry,
+    FieldOrigin, FromBucketKey, KvChange, KvChangeKind, MemoryKind, MemoryUse, Order,
     ProcessMemory, ReplicaId, Verdict, Version, Watched, Watcher,
 };
 #[cfg(feature = "files")]
-pub use isomer_data::{FileAbout, FileId, PathKind};
+pub use isomer_data::{FileId, FileMetadata, PathKind};
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_plan::{
     physical::{Notice, StatementClass},
-    reads::{Named, Reads},
+    reads::{NameFilter, QueryDependencies},
 };
 pub use isomer_storage::{MemoryPart, Statistics};
 pub use isomer_value::{
-    Crs, Map, Node, NodeId, Path, Point, RelId, Relationship, Value, ValueError, jiff, json,
-    temporal,
+    Crs, Labels, Map, Node, NodeContent, NodeId, Path, Point, RelId, Relationship,
+    RelationshipContent, TypeId, Value, ValueError, jiff, json, temporal,
 };
 #[cfg(feature = "encryption")]
 pub use isomer_vfs::keys::{KeyError, MasterKey};

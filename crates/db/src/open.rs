@@ -89,7 +89,7 @@ impl Database {
         store_options.read_only = options.read_only;
         store_options.seal = seal;
         store_options.process_locks = process_locks.clone();
-        if let Some((bytes, time)) = options.hold_changes {
+        if let Some((bytes, time)) = options.change_retention {
             store_options.stream_hold_bytes = bytes;
             store_options.stream_hold_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         }

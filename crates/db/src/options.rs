@@ -64,7 +64,7 @@ pub struct Builder {
     pub(crate) max_transaction_bytes: usize,
     pub(crate) keep_versions: Duration,
     pub(crate) background_bytes_per_second: Option<u64>,
-    pub(crate) hold_changes: Option<(u64, Duration)>,
+    pub(crate) change_retention: Option<(u64, Duration)>,
     pub(crate) limits: Limits,
     pub(crate) durability: Durability,
     pub(crate) max_retries: u32,
@@ -94,7 +94,7 @@ impl Default for Builder {
             max_transaction_bytes: 1 << 30,
             keep_versions: Duration::ZERO,
             background_bytes_per_second: None,
-            hold_changes: None,
+            change_retention: None,
             limits: Limits::default(),
             durability: Durability::Synced,
             max_retries: 100,
@@ -254,8 +254,8 @@ impl Builder {
     /// server): the change stream is retained for the slowest one, but at most about this number of bytes (since the
     /// opening), and not longer than `time` after the first unread commit. A consumer that is further behind gets
     /// `Invalid` at its next read. Default: 4 GiB and seven days.
-    pub fn hold_changes(mut self, bytes: u64, time: Duration) -> Self {
-        self.hold_changes = Some((bytes, time));
+    pub fn change_retention(mut self, bytes: u64, time: Duration) -> Self {
+        self.change_retention = Some((bytes, time));
         self
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use isomer_data::{Access, BucketOptions, DataError, Durability, Version};
-use isomer_plan::{physical::StatementClass, reads::Reads};
+use isomer_plan::{physical::StatementClass, reads::QueryDependencies};
 use isomer_value::Map;
 
 use crate::{
@@ -86,9 +86,9 @@ impl Deref for WriteTransaction {
 
 /// A commit in progress: see [`WriteTransaction::start_commit`].
 #[must_use = "the outcome of a commit is returned here"]
-pub struct Committing(isomer_data::DataCommit);
+pub struct PendingCommit(isomer_data::DataCommit);
 
-impl Future for Committing {
+impl Future for PendingCommit {
     type Output = Result<Version>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Version>> {
@@ -136,7 +136,7 @@ impl ReadTransaction {
     }
 
     /// The dependencies of a query's rows: a commit that touches none of them does not change the rows. `Unsupported`
-    /// if they cannot be derived: see [`Reads`].
+    /// if they cannot be derived: see [`QueryDependencies`].
     ///
     /// ```
     /// # let db = isomerdb::Database::open_in_memory()?;
@@ -144,7 +144,7 @@ impl ReadTransaction {
     /// assert!(reads.labels.has("Person") && reads.types.has("KNOWS") && !reads.labels.has("City"));
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn reads<'q>(&self, query: impl Into<Query<'q>>) -> Result<Reads> {
+    pub fn reads<'q>(&self, query: impl Into<Query<'q>>) -> Result<QueryDependencies> {
         let (text, mut parameters, _) = query.into().into_parts()?;
         let statement = self.statement(text)?;
         for (name, value) in statement.ready.lifted.iter() {
@@ -365,9 +365,9 @@ impl WriteTransaction {
     /// # Ok::<(), isomerdb::Error>(())
     /// # }).unwrap();
     /// ```
-    pub fn start_commit(self) -> Committing {
+    pub fn start_commit(self) -> PendingCommit {
         let durability = self.0.durability.get();
-        Committing(self.0.into_inner().start_commit(durability))
+        PendingCommit(self.0.into_inner().start_commit(durability))
     }
 
     /// Rolls back.

@@ -43,9 +43,9 @@ impl Iterator for Watch {
 impl Database {
     /// Follows the changes of a bucket, of a key or of all keys with a prefix, that were committed after the version
     /// `after`; if absent, from now on. Changes come from the change stream, which is retained until the watch has
-    /// returned them: nothing is missed. A reader that is behind by more than
-    /// [`Builder::hold_changes`](crate::Builder::hold_changes) allows, or that requests changes that are not retained
-    /// any more, gets `Invalid`.
+    /// returned them: nothing is missed. A reader gets `Invalid` if it is behind by more than
+    /// [`Builder::change_retention`](crate::Builder::change_retention) allows, or requests changes that are not
+    /// retained any more.
     ///
     /// ```
     /// use isomerdb::{Database, KvChangeKind, Watched};

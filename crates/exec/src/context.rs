@@ -6,7 +6,7 @@ use std::{
 };
 
 use isomer_data::{
-    Catalog, ConvergentOwner, DataError, Direction, Durability, FileAbout, FileId, GraphRead,
+    Catalog, ConvergentOwner, DataError, Direction, Durability, FileId, FileMetadata, GraphRead,
     IdSet, NodeLabels, Transaction,
 };
 use isomer_plan::{
@@ -598,8 +598,8 @@ impl Environment for Cx<'_> {
         crate::builtin::bucket_get(self.tx, bucket, key)
     }
 
-    fn file_about(&self, path: &str) -> Result<Option<FileAbout>> {
-        Ok(self.tx.files().file_about(path)?)
+    fn file_metadata(&self, path: &str) -> Result<Option<FileMetadata>> {
+        Ok(self.tx.files().file_metadata(path)?)
     }
 
     fn file_part(&self, file: FileId, offset: u64, length: u64) -> Result<Vec<u8>> {

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::{FileAbout, FileId, PathKind, Transaction};
+use isomer_data::{FileId, FileMetadata, PathKind, Transaction};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
     expr::StaticType,
@@ -154,7 +154,7 @@ impl Procedure for FileProcedure {
             FileProcedureKind::Append => {
                 let content = content_of(name, arguments.get(1))?;
                 let tx = call.transaction();
-                let file = match tx.files().file_about(path)? {
+                let file = match tx.files().file_metadata(path)? {
                     None => tx.files_mut().create_file(path)?,
                     Some(_) => tx.files().file(path)?,
                 };
@@ -198,7 +198,7 @@ fn list(folder: &str, call: &mut CallContext<'_>) -> Result<()> {
     }
 }
 
-fn row(folder: &str, name: &str, about: &FileAbout) -> Vec<Value> {
+fn row(folder: &str, name: &str, about: &FileMetadata) -> Vec<Value> {
     let kind = match about.kind {
         PathKind::File => "file",
         PathKind::Folder => "folder",

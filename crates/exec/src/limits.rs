@@ -77,12 +77,17 @@ impl Stop {
         }
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(ExecError::limit(
-                format!("{:?} of time", self.time.unwrap_or_default()),
+                of_time(self.time),
                 "narrow it (labels, bounds of paths, LIMIT), add an index, or raise the time limit",
             )),
             _ => Ok(()),
         }
     }
+}
+
+/// A limit of time as text.
+fn of_time(limit: Option<Duration>) -> String {
+    format!("{} s of time", limit.unwrap_or_default().as_secs_f64())
 }
 
 /// Graph algorithms stop with their query.
@@ -321,7 +326,7 @@ impl Watch {
         }
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(ExecError::limit(
-                format!("{:?} of time", self.limits.time.unwrap_or_default()),
+                of_time(self.limits.time),
                 "narrow it (labels, bounds of paths, LIMIT), add an index, or raise the time limit",
             )),
             _ => Ok(()),

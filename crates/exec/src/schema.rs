@@ -358,7 +358,7 @@ fn value_types(word: &TypeExpr) -> Result<Vec<ValueType>> {
         }
         other => {
             return Err(ExecError::Unsupported(format!(
-                "a constraint cannot ask for the type {other:?}: use BOOLEAN, INTEGER, FLOAT, NUMBER, STRING, BYTES, LIST, MAP, a temporal type or POINT"
+                "a constraint cannot ask for the type {other}: use BOOLEAN, INTEGER, FLOAT, NUMBER, STRING, BYTES, LIST, MAP, a temporal type or POINT"
             )));
         }
     })

@@ -47,22 +47,23 @@ pub mod replication;
 #[doc(inline)]
 pub use isomer_db::{
     Arguments, At, Backup, BackupInfo, BackupTask, Bucket, BucketKey, BucketKind, BucketOptions,
-    Builder, CancelHandle, CheckTask, Collection, Committing, Context, ConvergentKind,
-    ConvergentOrigin, ConvergentOwner, Counters, Crs, Cursor, Database, Documents, Durability,
-    EngineKind, Error, ErrorKind, Expiry, Fetched, Field, FromBucketKey, IntoParameters, Items,
-    KeyBounds, KvChange, KvChangeKind, Limits, Map, Memory, MemoryKind, MemoryPart, MemoryUse,
-    Named, Node, NodeId, Notice, Order, Origins, Pairs, Path, Phase, Point, Prepared,
-    ProcessMemory, Query, QueryError, QueryOptions, QueryResult, ReadBucket, ReadCollection,
-    ReadField, ReadTransaction, ReadTypedBucket, Reads, RelId, Relationship, ReplicaId,
-    RestorePoint, RestoreTask, Restored, Result, Row, RowCursor, RowStream, SchemaClash,
-    SchemaError, Sharing, SharingProcess, StatementClass, Statistics, TransactionRows, TypedBucket,
-    TypedPairs, Update, Value, ValueError, Verdict, Version, Watch, Watched, Watcher,
-    WriteTransaction, from_value, jiff, json, params, temporal, to_map, to_value,
+    Builder, CancelHandle, CheckTask, Collection, Context, ConvergentKind, ConvergentOwner,
+    Counters, Crs, Cursor, Database, Documents, Durability, EngineKind, Error, ErrorKind, Expiry,
+    Field, FieldOrigin, FieldOrigins, FieldState, FromBucketKey, IntoParameters, Items, KeyBounds,
+    KvChange, KvChangeKind, Labels, Limits, Map, Memory, MemoryKind, MemoryPart, MemoryUse,
+    NameFilter, Node, NodeContent, NodeId, Notice, Order, Pairs, Path, PendingCommit, Phase, Point,
+    Prepared, ProcessMemory, Query, QueryDependencies, QueryError, QueryOptions, QueryResult,
+    ReadBucket, ReadCollection, ReadField, ReadTransaction, ReadTypedBucket, RelId, Relationship,
+    RelationshipContent, ReplicaId, RestorePoint, RestoreTask, Restored, Result, Row, RowCursor,
+    RowStream, SchemaClash, SchemaError, Sharing, SharingProcess, StatementClass, Statistics,
+    TransactionRows, TypeId, TypedBucket, TypedPairs, Update, Value, ValueError, Verdict, Version,
+    Watch, Watched, Watcher, WriteTransaction, from_value, jiff, json, params, temporal, to_map,
+    to_value,
 };
 #[cfg(feature = "files")]
 #[doc(inline)]
 pub use isomer_db::{
-    Copied, Directory, DirectoryLock, File, FileAbout, FileId, FileReader, FileWriter, Files,
+    Copied, Directory, DirectoryLock, File, FileId, FileMetadata, FileReader, FileWriter, Files,
     FolderError, PathKind, ReadAt, ReadFile, ReadFiles, ReadSeek, WriteFile,
 };
 #[cfg(feature = "encryption")]

@@ -200,8 +200,8 @@ pub enum DataError {
     /// Over the process's budget of memory.
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
-    /// Another request joins the state of a replica at the moment: the same page can be pushed again soon.
-    #[error("a snapshot is being joined: push this one later")]
+    /// Another request merges the state of a replica at the moment: the same page can be pushed again soon.
+    #[error("this database is merging another state transfer: retry when it is complete")]
     JoinRunning,
     /// Stopped on request.
     #[error("cancelled")]

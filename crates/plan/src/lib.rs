@@ -16,6 +16,7 @@ pub mod physical;
 mod point;
 mod prepare;
 pub mod reads;
+mod row_wise;
 pub mod schema;
 mod solve;
 pub mod walk;

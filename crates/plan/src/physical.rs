@@ -328,17 +328,16 @@ pub enum Op {
     RelationshipEnds(RelationshipEnds),
 
     // --- combining
-    /// Runs `right` for each row of `input`; its rows are the result. `right` reads the row through its `Argument`.
+    /// Runs `right` for each row of `input`; its rows are the result. `right` reads the row through its `Argument`. A
+    /// chunk of rows is run at once where [`Plan::is_row_wise`] allows it, here and in the three operators below.
     Apply { input: OpId, right: OpId },
     /// Like `Apply`, in separate transactions: each of them for a batch of rows.
     BatchApply(BatchApply),
-    /// Like `Apply`, but a row without a match passes once, with `nulls` set to null. If `row_wise`, `right` consists
-    /// only of operators that treat each row independently and in order, so that it may run for a whole chunk at once.
+    /// Like `Apply`, but a row without a match passes once, with `nulls` set to null.
     OptionalApply {
         input: OpId,
         right: OpId,
         nulls: Vec<SlotId>,
-        row_wise: bool,
     },
     /// Passes the rows for which `right` has a row (`anti`: for which it has no row).
     SemiApply {

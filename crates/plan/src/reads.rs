@@ -19,20 +19,20 @@ use crate::solve::for_each_expr;
 
 /// Some names, or any. Closed: these two cases are complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NameFilter {
     /// Any name.
     Any,
     /// One of these.
     Only(BTreeSet<Arc<str>>),
 }
 
-impl Default for Named {
+impl Default for NameFilter {
     fn default() -> Self {
         Self::Only(BTreeSet::new())
     }
 }
 
-impl Named {
+impl NameFilter {
     fn add(&mut self, name: &Arc<str>) {
         if let Self::Only(names) = self {
             names.insert(name.clone());
@@ -51,11 +51,11 @@ impl Named {
 /// The dependencies of a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Reads {
+pub struct QueryDependencies {
     /// Nodes with one of these labels: their existence and their content.
-    pub labels: Named,
+    pub labels: NameFilter,
     /// Relationships of one of these types.
-    pub types: Named,
+    pub types: NameFilter,
     /// Keys of these buckets.
     pub buckets: BTreeSet<Arc<str>>,
 }
@@ -98,7 +98,7 @@ pub enum UntrackedReads {
 
 impl Plan {
     /// The dependencies of the rows for the given `parameters`; otherwise the reason why they cannot be derived.
-    pub fn reads(&self, parameters: &Map) -> Result<Reads, UntrackedReads> {
+    pub fn reads(&self, parameters: &Map) -> Result<QueryDependencies, UntrackedReads> {
         if self.class != StatementClass::Read {
             return Err(UntrackedReads::Writes);
         }
@@ -108,7 +108,7 @@ impl Plan {
         let mut reading = Reading {
             plan: self,
             parameters,
-            reads: Reads::default(),
+            reads: QueryDependencies::default(),
             read: HashSet::new(),
             unlabelled: HashSet::new(),
         };
@@ -134,7 +134,7 @@ impl Plan {
 struct Reading<'p> {
     plan: &'p Plan,
     parameters: &'p Map,
-    reads: Reads,
+    reads: QueryDependencies,
     /// Slots that are read.
     read: HashSet<SlotId>,
     /// Slots of nodes that were found without a label.
@@ -148,7 +148,7 @@ impl Reading<'_> {
 
     fn types(&mut self, types: &[TypeRef]) {
         if types.is_empty() {
-            self.reads.types = Named::Any;
+            self.reads.types = NameFilter::Any;
         }
         for one in types {
             self.reads.types.add(self.plan.type_name(*one));
@@ -157,7 +157,7 @@ impl Reading<'_> {
 
     fn operator(&mut self, op: &Op) -> Result<(), UntrackedReads> {
         match op {
-            Op::AllNodesScan { .. } | Op::NodeById { .. } => self.reads.labels = Named::Any,
+            Op::AllNodesScan { .. } | Op::NodeById { .. } => self.reads.labels = NameFilter::Any,
             Op::LabelScan { label, .. } | Op::NodeByKey { label, .. } => self.label(*label),
             Op::IndexSeek(seek) => self.label(seek.label),
             Op::RelationshipScan(scan)
@@ -166,7 +166,7 @@ impl Reading<'_> {
                 self.unlabelled.extend([scan.from, scan.to]);
             }
             Op::RelationshipById { from, to, .. } => {
-                self.reads.types = Named::Any;
+                self.reads.types = NameFilter::Any;
                 self.unlabelled.extend([*from, *to]);
             }
             Op::Expand(expand) => {
@@ -184,12 +184,12 @@ impl Reading<'_> {
             Op::ShortestPath(shortest) => {
                 self.types(&shortest.types);
                 if shortest.path.is_some() || shortest.predicate.is_some() {
-                    self.reads.labels = Named::Any;
+                    self.reads.labels = NameFilter::Any;
                 }
             }
             Op::PathSearch(search) => {
                 // Conditions and lists read the intermediate nodes: nodes of any label.
-                self.reads.labels = Named::Any;
+                self.reads.labels = NameFilter::Any;
                 for link in &search.walk.links {
                     link.steps.iter().for_each(|step| self.types(&step.types));
                 }
@@ -202,7 +202,7 @@ impl Reading<'_> {
             }
             Op::Count(count) => match &count.of {
                 CountOf::Nodes(Some(label)) => self.label(*label),
-                CountOf::Nodes(None) => self.reads.labels = Named::Any,
+                CountOf::Nodes(None) => self.reads.labels = NameFilter::Any,
                 CountOf::Relationships(types) => self.types(types),
             },
             Op::Distinct { slots, .. } => self.read.extend(slots),
@@ -258,7 +258,7 @@ impl Reading<'_> {
                 self.read.insert(*slot);
             }
             // Nodes on a path may have any label.
-            BoundExpr::BuildPath { .. } => self.reads.labels = Named::Any,
+            BoundExpr::BuildPath { .. } => self.reads.labels = NameFilter::Any,
             BoundExpr::CallRegistered { function, .. } => {
                 let name = &self.plan.registered_functions[function.index()];
                 return Err(UntrackedReads::RegisteredFunction(name.clone()));
@@ -280,8 +280,8 @@ impl Reading<'_> {
 
     fn call(&mut self, function: Function, arguments: &[BoundExpr]) -> Result<(), UntrackedReads> {
         match function {
-            Function::StartNode | Function::EndNode => self.reads.labels = Named::Any,
-            Function::Degree => self.reads.types = Named::Any,
+            Function::StartNode | Function::EndNode => self.reads.labels = NameFilter::Any,
+            Function::Degree => self.reads.types = NameFilter::Any,
             Function::KvGet | Function::KvExists => {
                 let bucket = arguments.first().and_then(|bucket| self.text(bucket));
                 let Some(bucket) = bucket else {
@@ -316,7 +316,7 @@ impl Reading<'_> {
         }
     }
 
-    fn finished(mut self) -> Reads {
+    fn finished(mut self) -> QueryDependencies {
         for operator in &self.plan.operators {
             let Op::Filter { input, predicates } = &operator.op else {
                 continue;
@@ -333,7 +333,7 @@ impl Reading<'_> {
             }
         }
         if self.unlabelled.iter().any(|slot| self.read.contains(slot)) {
-            self.reads.labels = Named::Any;
+            self.reads.labels = NameFilter::Any;
         }
         self.reads
     }
@@ -525,7 +525,7 @@ mod tests {
             input: OpId(1),
             count: BoundExpr::Const(Value::Int(2)),
         });
-        assert_eq!(chosen.reads(&Map::new()).unwrap().labels, Named::Any);
+        assert_eq!(chosen.reads(&Map::new()).unwrap().labels, NameFilter::Any);
         let all = plan(Op::Filter {
             input: OpId(1),
             predicates: Vec::new(),

@@ -213,6 +213,29 @@ const DATABASE_FIELDS: &[&str] = &[
 ];
 
 impl Listing {
+    /// What it lists, as after `SHOW`, in lower case.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Indexes => "indexes",
+            Self::Constraints => "constraints",
+            Self::Labels => "labels",
+            Self::Types => "relationship types",
+            Self::Properties => "properties",
+            Self::Buckets => "buckets",
+            Self::Functions => "functions",
+            Self::Procedures => "procedures",
+            Self::Conflicts => "conflicts",
+            Self::Queries => "queries",
+            Self::Databases => "databases",
+            Self::DefaultDatabase => "default database",
+            Self::HomeDatabase => "home database",
+            Self::Users => "users",
+            Self::CurrentUser => "current user",
+            Self::Settings => "settings",
+            Self::Transactions => "transactions",
+        }
+    }
+
     /// Its columns: those that it has without `YIELD`, and then those that only `YIELD` shows. Names and order are
     /// those of Neo4j, whose libraries read them, with what Neo4j does not have at the end.
     pub fn fields(self) -> &'static [&'static str] {

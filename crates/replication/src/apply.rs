@@ -1,8 +1,8 @@
 //! Applying a transaction of another replica, in one local transaction.
 
 use isomer_data::{
-    Access, BucketKind, BucketOptions, Change, ConvergentOwner, DataError, DataStore, Direction,
-    Dot, Durability, Neighbours, ReplicaNo, Transaction, Vector, after_prefix,
+    Access, BucketKind, Change, ConvergentOwner, DataError, DataStore, Direction, Dot, Durability,
+    Neighbours, ReplicaNo, Transaction, Vector, after_prefix,
     internals::{
         convergent::{decode_seen, encode_seen},
         footprint::Space,
@@ -13,6 +13,7 @@ use isomer_layout::{
     convergent::{effect::Action, place::entry_dot, position::FieldPosition},
     graph::state::NodeState,
     keyspace::{self, IdSpace, push_id},
+    kv::options::decode_options,
     replicated::{codec::malformed, identity::Identity},
 };
 use isomer_value::{LabelId, Map, NodeId, PropId, RelId, record::decode_value};
@@ -565,7 +566,7 @@ fn apply_to_bucket(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<()
     match op {
         Op::BucketMade { bucket, options } => {
             let value = vec![options >> 1, options & 1];
-            BucketOptions::decode(&value)
+            decode_options(&value)
                 .map_err(|_| DataError::invalid("the options of a bucket are malformed"))?;
             let creation = Version { stamp, value };
             buckets::change_lives(tx, *bucket, None, &saw, Some(creation))?;

@@ -17,7 +17,7 @@ use isomer_data::{
     BucketKind, BucketOptions, Change, DataError, Dot, Transaction, after_prefix,
     internals::footprint::Space,
 };
-use isomer_layout::{keyspace, replicated::codec::malformed};
+use isomer_layout::{keyspace, kv::options::decode_options, replicated::codec::malformed};
 
 use crate::{
     cells,
@@ -35,7 +35,7 @@ struct BucketState {
 }
 
 pub(super) fn kind_of(creation: &Version) -> Result<BucketKind, DataError> {
-    Ok(BucketOptions::decode(&creation.value)?.kind)
+    Ok(decode_options(&creation.value)?.kind)
 }
 
 /// Lives of a bucket, or versions of a sequence, from the cell of their key.
@@ -166,7 +166,7 @@ fn held(
 ) -> Result<BucketState, DataError> {
     let (mut maps, mut multi, mut creations) = (Vec::new(), false, 0);
     for creation in self::creations(tx, &keyspace::bucket(bucket))? {
-        let options = BucketOptions::decode(&creation.value)?;
+        let options = decode_options(&creation.value)?;
         creations += 1;
         match options.kind {
             BucketKind::Map => maps.push(options.reversible),
@@ -364,7 +364,7 @@ pub(crate) fn bucket_conflict(
     }
     let creations = creations(tx, &keyspace::bucket(bucket))?;
     let differs = |creation: &Version| {
-        BucketOptions::decode(&creation.value)
+        decode_options(&creation.value)
             .is_ok_and(|own| own.kind == BucketKind::Map && own.reversible)
     };
     if !options.reversible && creations.iter().any(differs) {

@@ -131,11 +131,22 @@ pub(crate) fn would_meet<'s>(
     if ours.is_none() && theirs.is_some() && is_open(store, &*store.engine().snapshot()?)? {
         return Ok(theirs);
     }
+    let listed = |names: &BTreeSet<String>| match names.is_empty() {
+        true => "none named".to_owned(),
+        false => names
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
     let describe = |space: Option<&ReplicatedSpace>| match space {
         None => "all of it".to_owned(),
         Some(space) => format!(
-            "the space `{}` (labels {:?}, types {:?}, buckets {:?})",
-            space.name, space.labels, space.rel_types, space.buckets
+            "the space `{}` (labels: {}; types: {}; buckets: {})",
+            space.name,
+            listed(&space.labels),
+            listed(&space.rel_types),
+            listed(&space.buckets)
         ),
     };
     Err(DataError::invalid(format!(

@@ -181,7 +181,7 @@ pub struct KeyRange<'a> {
     pub end: Option<&'a [u8]>,
 }
 
-/// Direction of a scan.
+/// Direction of a scan. Closed: keys have two directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// From the first key of the range.

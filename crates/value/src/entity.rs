@@ -7,6 +7,7 @@ use crate::{Map, NodeId, RelId, TypeId};
 /// A node. Equality and order use the id alone.
 ///
 /// Inside a query only the id is known; `content` is read when the value leaves the query in a result.
+/// Closed: all else that is known of a node is part of its content.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The node's id in its database.
@@ -18,7 +19,7 @@ pub struct Node {
 /// Names of labels, sorted; nodes of the same labels share them.
 pub type Labels = Arc<[Arc<str>]>;
 
-/// The content of a node.
+/// The content of a node. Closed: a record has labels and properties.
 #[derive(Clone, Debug, Default)]
 pub struct NodeContent {
     /// Its labels.
@@ -27,7 +28,7 @@ pub struct NodeContent {
     pub properties: Map,
 }
 
-/// A relationship. Equality and order use the id alone.
+/// A relationship. Equality and order use the id alone. Closed: all else that is known of it is part of its content.
 #[derive(Clone, Debug)]
 pub struct Relationship {
     /// The relationship's id in its database.
@@ -42,7 +43,7 @@ pub struct Relationship {
     pub content: Option<Arc<RelationshipContent>>,
 }
 
-/// The content of a relationship.
+/// The content of a relationship. Closed: a record has a type and properties.
 #[derive(Clone, Debug, Default)]
 pub struct RelationshipContent {
     /// The name of its type.
@@ -87,7 +88,8 @@ impl PartialEq for Relationship {
 
 impl Eq for Relationship {}
 
-/// A walk: `nodes.len() == relationships.len() + 1`; relationship `i` joins nodes `i` and `i + 1` in either direction.
+/// A walk: `nodes.len() == relationships.len() + 1`; relationship `i` joins nodes `i` and `i + 1` in either
+/// direction. Closed: a walk is nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     /// The nodes in the order of the walk; at least one.

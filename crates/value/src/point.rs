@@ -63,7 +63,7 @@ impl Crs {
 }
 
 /// A point. In WGS 84 systems `x` is the longitude and `y` the latitude, in degrees; `z` is 0 in
-/// two-dimensional systems.
+/// two-dimensional systems. Closed: a point has these coordinates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The coordinate reference system.

@@ -18,6 +18,6 @@ pub use fields::{ScalarField, SketchRanks};
 pub use handles::{Fields, FieldsMut};
 pub use numbering::Numbering;
 pub use operate::ConvergentOp;
-pub use origins::ConvergentOrigin;
+pub use origins::FieldOrigin;
 
 pub(crate) use crate::convergent::ongoing::{AfterCommit, Ongoing};

@@ -852,16 +852,16 @@ fn scan_past(
     let Some(gap) = gap else {
         return scan_rows(read, prefix, &[], about, visit);
     };
-    let mut goes_on = true;
+    let mut continues = true;
     // The range before the first replica's entries is empty.
     if !gap.is_first {
         let before = Some(gap.from.clone());
         scan_between(read, prefix, before, about, &mut |key, value| {
-            goes_on = visit(key, value)?;
-            Ok(goes_on)
+            continues = visit(key, value)?;
+            Ok(continues)
         })?;
     }
-    match goes_on {
+    match continues {
         true => scan_between(read, &gap.to, after_prefix(prefix), about, visit),
         false => Ok(()),
     }

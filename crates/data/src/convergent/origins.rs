@@ -16,7 +16,7 @@ use crate::Fields;
 /// The contribution of one replica to the current value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ConvergentOrigin {
+pub struct FieldOrigin {
     /// The replica; nothing for this database before it was one.
     pub replica: Option<ReplicaId>,
     /// Whether it is this database.
@@ -35,7 +35,7 @@ impl Fields<'_> {
         owner: ConvergentOwner,
         path: &[&str],
         most: usize,
-    ) -> Result<Option<(Vec<ConvergentOrigin>, bool)>, DataError> {
+    ) -> Result<Option<(Vec<FieldOrigin>, bool)>, DataError> {
         let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
@@ -72,7 +72,7 @@ impl Fields<'_> {
         let own = replicas.own();
         let origins = found
             .into_iter()
-            .map(|(replica, entries, amount)| ConvergentOrigin {
+            .map(|(replica, entries, amount)| FieldOrigin {
                 replica: replicas.name(replica),
                 own: own == Some(replica),
                 entries,

@@ -82,8 +82,9 @@ impl DataStore {
                     && chunk * CHUNK_BYTES + bytes.len() as u64 <= size
             });
             if !fits {
+                let file = number.map_or_else(|| "without a number".to_owned(), |n| n.to_string());
                 find(format!(
-                    "chunk {chunk} of file {number:?} lies behind its end"
+                    "chunk {chunk} of file {file} is after the end of the file"
                 ));
             }
             Ok(())

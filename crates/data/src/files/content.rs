@@ -122,7 +122,7 @@ impl FileTreeMut<'_> {
     /// # Errors
     /// Those of [`FileTreeMut::create_file`]; [`DataError::Invalid`] where the path is a folder.
     pub fn put_file(&mut self, path: &str, bytes: &[u8]) -> Result<(), DataError> {
-        if self.tx.files().file_about(path)?.is_some() {
+        if self.tx.files().file_metadata(path)?.is_some() {
             self.tx.files().file(path)?; // a folder is refused
             self.remove_path(path)?;
         }

@@ -9,7 +9,7 @@ use isomer_layout::{
 use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit};
 
 use crate::{
-    Access, DataStore, FileAbout, FileId, FileTree, FileTreeMut, PathKind,
+    Access, DataStore, FileId, FileMetadata, FileTree, FileTreeMut, PathKind,
     files::numbers::FIRST_FILE, footprint::Space, replicated::FileNote,
 };
 
@@ -84,7 +84,7 @@ impl FileTree<'_> {
         path: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(String, FileAbout)>, DataError> {
+    ) -> Result<Vec<(String, FileMetadata)>, DataError> {
         let folder = match self.find_path(&names(path)?)? {
             Some((FileKind::Folder, number)) => number,
             Some((FileKind::File, _)) => {
@@ -97,7 +97,7 @@ impl FileTree<'_> {
         let entries = self.entries(folder, after, limit)?;
         entries
             .into_iter()
-            .map(|(name, (kind, number))| Ok((name, self.about(kind, number)?)))
+            .map(|(name, (kind, number))| Ok((name, self.metadata(kind, number)?)))
             .collect()
     }
 
@@ -172,8 +172,8 @@ impl FileTree<'_> {
 
     /// Whether a path is a folder.
     pub fn is_folder(self, path: &str) -> Result<bool, DataError> {
-        let about = self.file_about(path)?;
-        Ok(about.is_some_and(|about| about.kind == PathKind::Folder))
+        let metadata = self.file_metadata(path)?;
+        Ok(metadata.is_some_and(|metadata| metadata.kind == PathKind::Folder))
     }
 }
 

@@ -17,11 +17,11 @@
 //! **Limits.** A file has up to 2^44 bytes. A transaction holds its writes in memory: a large file is written over
 //! several (see `isomer_db::FileWriter`), without a path until it is complete.
 
-pub(crate) mod about;
 mod check;
 mod content;
 mod folders;
 mod handles;
+pub(crate) mod metadata;
 mod numbers;
 
 pub use handles::{FileTree, FileTreeMut};

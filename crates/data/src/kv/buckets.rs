@@ -8,7 +8,7 @@ use isomer_layout::{
     keyspace::{self, after_prefix},
     kv::{
         content::BucketEntry,
-        options::{BucketKind, BucketOptions},
+        options::{BucketKind, BucketOptions, decode_options, encode_options},
     },
     pairs::each_pair,
     stream::change::Change,
@@ -102,7 +102,8 @@ impl KvMut<'_> {
             ));
         }
         let id = self.tx.name_ids().intern(NameKind::Bucket, name)?;
-        self.tx.put(&keyspace::bucket(id), &options.encode())?;
+        self.tx
+            .put(&keyspace::bucket(id), &encode_options(options))?;
         self.change_bucket(name);
         self.tx.log(&Change::BucketCreated {
             bucket: id,
@@ -130,7 +131,7 @@ impl Kv<'_> {
             let name = u32::try_from(id).ok().and_then(|id| names.bucket_name(id));
             let name =
                 name.ok_or_else(|| DataError::corrupt(format!("bucket number {id} has no name")))?;
-            buckets.push((name, BucketOptions::decode(value)?));
+            buckets.push((name, decode_options(value)?));
             Ok(())
         })?;
         buckets.sort_by(|(one, _), (two, _)| one.cmp(two));
@@ -175,9 +176,7 @@ impl Kv<'_> {
 
     fn stored_options(self, id: u32) -> Result<Option<BucketOptions>, DataError> {
         let stored = self.tx.read().get(&keyspace::bucket(id))?;
-        stored
-            .map(|stored| BucketOptions::decode(&stored))
-            .transpose()
+        stored.map(|stored| decode_options(&stored)).transpose()
     }
 }
 

@@ -5,7 +5,7 @@ use isomer_layout::{
     keyspace::{self, TAG_BUCKET},
     kv::{
         content::BucketEntry,
-        options::{BucketKind, BucketOptions},
+        options::{BucketKind, BucketOptions, decode_options},
     },
     pairs::each_pair,
 };
@@ -24,7 +24,7 @@ impl DataStore {
         let mut buckets = Vec::new();
         each_pair(read, &[TAG_BUCKET], |key, value| {
             let id = keyspace::sole_id(&key[1..], "the number of a bucket")? as u32;
-            buckets.push((id, BucketOptions::decode(value)?));
+            buckets.push((id, decode_options(value)?));
             Ok(())
         })?;
         for (id, options) in buckets {

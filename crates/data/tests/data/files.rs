@@ -222,7 +222,7 @@ fn apply(tx: &mut Transaction, model: &mut Model, step: &Step) {
     }
 }
 
-fn compare_folder(listed: &[(String, isomer_data::FileAbout)], model: &Model, path: &str) {
+fn compare_folder(listed: &[(String, isomer_data::FileMetadata)], model: &Model, path: &str) {
     let listed: Vec<_> = listed
         .iter()
         .map(|(name, about)| {

@@ -140,7 +140,7 @@ impl Directory for Database {
 
     fn size(&self, path: &str) -> io::Result<Option<u64>> {
         match self.open_file(path) {
-            Ok(file) => Ok(Some(FileReader::about(&file).bytes)),
+            Ok(file) => Ok(Some(FileReader::metadata(&file).bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(as_io(error)),
         }
@@ -153,7 +153,7 @@ impl Directory for Database {
     fn open_shared(&self, path: &str) -> io::Result<Arc<dyn ReadAt>> {
         let reader = self.open_file(path).map_err(as_io)?;
         Ok(Arc::new(Shared {
-            size: reader.about().bytes,
+            size: reader.metadata().bytes,
             reader: Mutex::new(reader),
         }))
     }

@@ -42,7 +42,7 @@ pub enum FolderError {
     Name(String),
     /// The target exists and must not be replaced, or is a link: nothing is written through links.
     #[error("{path}: a {what} already exists: remove it, or copy to another path")]
-    InTheWay {
+    Exists {
         /// The path.
         path: PathBuf,
         /// Its kind.
@@ -85,11 +85,11 @@ impl Database {
             to.trim_end_matches('/').to_owned(),
         )];
         while let Some((from, to)) = left.pop() {
-            let about = fs::symlink_metadata(&from).map_err(FolderError::system(&from))?;
-            if about.is_file() {
+            let metadata = fs::symlink_metadata(&from).map_err(FolderError::system(&from))?;
+            if metadata.is_file() {
                 copied.bytes += self.import_file(&from, &to)?;
                 copied.files += 1;
-            } else if about.is_dir() {
+            } else if metadata.is_dir() {
                 self.transact(|tx| match to.as_str() {
                     "" => Ok(()),
                     to => tx.files().create_folders(to),
@@ -120,7 +120,7 @@ impl Database {
     }
 
     /// Copies a file, or a folder with its content, from one version of the database to `to` in the file system,
-    /// replacing existing files. Nothing is written through a link ([`FolderError::InTheWay`]), except into the folder,
+    /// replacing existing files. Nothing is written through a link ([`FolderError::Exists`]), except into the folder,
     /// device or pipe that `to` itself links to.
     pub fn export_folder(&self, from: &str, to: impl AsRef<Path>) -> Result<Copied, FolderError> {
         let mut copied = Copied::default();
@@ -132,14 +132,14 @@ impl Database {
         let mut is_named = true;
         while let Some((from, to)) = left.pop() {
             let path = if from.is_empty() { "/" } else { from.as_str() };
-            let about = tx.files().about(path)?.ok_or_else(|| {
+            let metadata = tx.files().metadata(path)?.ok_or_else(|| {
                 Error::new(
                     crate::ErrorKind::NotFound,
                     format!("there is no file or folder `{path}`"),
                 )
             })?;
-            if about.kind == PathKind::Folder {
-                if !exists_as(&to, about.kind, is_named)? {
+            if metadata.kind == PathKind::Folder {
+                if !exists_as(&to, metadata.kind, is_named)? {
                     fs::create_dir(&to).map_err(FolderError::system(&to))?;
                 }
                 copied.folders += 1;
@@ -148,7 +148,7 @@ impl Database {
                 }
             } else {
                 if !(is_named && is_device(&to)) {
-                    exists_as(&to, about.kind, false)?;
+                    exists_as(&to, metadata.kind, false)?;
                 }
                 let mut target = fs::File::create(&to).map_err(FolderError::system(&to))?;
                 let mut source = io::BufReader::with_capacity(1 << 20, tx.files().open(path)?);
@@ -164,17 +164,17 @@ impl Database {
 
 /// Whether it is a device or a pipe, or a link to one: `/dev/stdout`.
 fn is_device(at: &Path) -> bool {
-    fs::metadata(at).is_ok_and(|about| !about.is_file() && !about.is_dir())
+    fs::metadata(at).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
 /// Whether the wanted file or folder exists; an error if something else does. Links are followed or not as requested.
 fn exists_as(at: &Path, wanted: PathKind, follows: bool) -> Result<bool, FolderError> {
-    let about = match follows {
+    let metadata = match follows {
         true => fs::metadata(at),
         false => fs::symlink_metadata(at),
     };
-    let kind = match about {
-        Ok(about) => about.file_type(),
+    let kind = match metadata {
+        Ok(metadata) => metadata.file_type(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(FolderError::system(at)(error)),
     };
@@ -186,7 +186,7 @@ fn exists_as(at: &Path, wanted: PathKind, follows: bool) -> Result<bool, FolderE
         _ if kind.is_file() => "file",
         _ => "device or pipe",
     };
-    Err(FolderError::InTheWay {
+    Err(FolderError::Exists {
         path: at.to_owned(),
         what,
     })

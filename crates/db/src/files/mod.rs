@@ -8,7 +8,7 @@ mod stream;
 
 use std::ops::Deref;
 
-use isomer_data::{FileAbout, PathKind};
+use isomer_data::{FileMetadata, PathKind};
 
 pub use directory::{Directory, ReadAt, ReadSeek, WriteFile};
 pub use folder::{Copied, FolderError};
@@ -83,19 +83,19 @@ impl WriteTransaction {
 
 impl<'t> ReadFiles<'t> {
     /// The metadata of the file or folder at a path; none if there is none.
-    pub fn about(&self, path: &str) -> Result<Option<FileAbout>> {
+    pub fn metadata(&self, path: &str) -> Result<Option<FileMetadata>> {
         self.transaction
-            .reading(|data| data.files().file_about(path))
+            .reading(|data| data.files().file_metadata(path))
     }
 
     /// Whether a file or folder exists at a path.
     pub fn exists(&self, path: &str) -> Result<bool> {
-        Ok(self.about(path)?.is_some())
+        Ok(self.metadata(path)?.is_some())
     }
 
     /// All entries of a folder, by name.
-    pub fn list(&self, folder: &str) -> Result<Vec<(String, FileAbout)>> {
-        let mut all: Vec<(String, FileAbout)> = Vec::new();
+    pub fn list(&self, folder: &str) -> Result<Vec<(String, FileMetadata)>> {
+        let mut all: Vec<(String, FileMetadata)> = Vec::new();
         loop {
             let after = all.last().map(|(name, _)| name.clone());
             let page = self
@@ -115,7 +115,7 @@ impl<'t> ReadFiles<'t> {
         folder: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(String, FileAbout)>> {
+    ) -> Result<Vec<(String, FileMetadata)>> {
         self.transaction
             .reading(|data| data.files().list_folder(folder, after, limit))
     }
@@ -176,7 +176,11 @@ impl<'t> Files<'t> {
     pub fn append(&self, path: &str) -> Result<File<'t>> {
         let transaction = self.read.transaction;
         let id = transaction.writing(|data| {
-            match data.files().file_about(path)?.map(|about| about.kind) {
+            match data
+                .files()
+                .file_metadata(path)?
+                .map(|metadata| metadata.kind)
+            {
                 None => data.files_mut().create_file(path),
                 Some(PathKind::File | PathKind::Folder) => data.files().file(path),
             }

@@ -5,7 +5,7 @@ use std::{
     ops::Deref,
 };
 
-use isomer_data::{Durability, FileAbout, FileId};
+use isomer_data::{Durability, FileId, FileMetadata};
 
 use super::io_error::as_io;
 use crate::{Database, Error, ReadTransaction, Result};
@@ -142,7 +142,7 @@ fn sought(to: SeekFrom, at: u64, size: u64) -> io::Result<u64> {
 pub struct FileReader {
     transaction: ReadTransaction,
     id: FileId,
-    about: FileAbout,
+    metadata: FileMetadata,
     at: u64,
     /// The read-ahead buffer, from this offset on.
     ahead: Vec<u8>,
@@ -154,8 +154,8 @@ const AHEAD_BYTES: usize = 256 << 10;
 
 impl FileReader {
     /// Metadata of the file.
-    pub fn about(&self) -> FileAbout {
-        self.about
+    pub fn metadata(&self) -> FileMetadata {
+        self.metadata
     }
 
     fn buffered(&self) -> &[u8] {
@@ -201,7 +201,7 @@ fn ahead_lost(ahead: &mut Vec<u8>) {
 
 impl Seek for FileReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.at = sought(to, self.at, self.about.bytes)?;
+        self.at = sought(to, self.at, self.metadata.bytes)?;
         Ok(self.at)
     }
 }
@@ -243,7 +243,7 @@ impl FileWriter {
     }
 
     /// Publishes the file under its path, replacing an existing one, as durable as the database's commits are.
-    pub fn finish(self) -> Result<FileAbout> {
+    pub fn finish(self) -> Result<FileMetadata> {
         self.finish_if(|_| Ok::<_, Error>(()))
     }
 
@@ -256,7 +256,7 @@ impl FileWriter {
     /// use std::io::Write;
     ///
     /// let db = Database::open_in_memory()?;
-    /// let only_new = |now: Option<&isomerdb::FileAbout>| match now {
+    /// let only_new = |now: Option<&isomerdb::FileMetadata>| match now {
     ///     Some(_) => Err(Error::invalid("the name is taken")),
     ///     None => Ok(()),
     /// };
@@ -270,15 +270,15 @@ impl FileWriter {
     /// ```
     pub fn finish_if<E: From<Error>>(
         mut self,
-        mut check: impl FnMut(Option<&FileAbout>) -> Result<(), E>,
-    ) -> Result<FileAbout, E> {
+        mut check: impl FnMut(Option<&FileMetadata>) -> Result<(), E>,
+    ) -> Result<FileMetadata, E> {
         self.store()?;
         let (id, path) = (self.id, self.path.as_str());
-        let about = self.db.try_transact(|tx| -> Result<FileAbout, E> {
-            check(tx.files().about(path)?.as_ref())?;
+        let metadata = self.db.try_transact(|tx| -> Result<FileMetadata, E> {
+            check(tx.files().metadata(path)?.as_ref())?;
             tx.writing(|data| data.files_mut().name_file(id, path))?;
-            let about = tx.files().about(path)?;
-            Ok(about.ok_or_else(|| {
+            let metadata = tx.files().metadata(path)?;
+            Ok(metadata.ok_or_else(|| {
                 Error::new(
                     crate::ErrorKind::Internal,
                     "a file is not found under its new name",
@@ -286,7 +286,7 @@ impl FileWriter {
             })?)
         })?;
         self.finished = true;
-        Ok(about)
+        Ok(metadata)
     }
 }
 
@@ -360,12 +360,12 @@ impl Database {
     /// ```
     pub fn open_file(&self, path: &str) -> Result<FileReader> {
         let transaction = self.begin_read()?;
-        let (id, about) = transaction.reading(|data| {
+        let (id, metadata) = transaction.reading(|data| {
             let id = data.files().file(path)?;
-            let about = data.files().file_about(path)?;
-            Ok((id, about))
+            let metadata = data.files().file_metadata(path)?;
+            Ok((id, metadata))
         })?;
-        let about = about.ok_or_else(|| {
+        let metadata = metadata.ok_or_else(|| {
             Error::new(
                 crate::ErrorKind::NotFound,
                 format!("there is no file `{path}`"),
@@ -374,7 +374,7 @@ impl Database {
         Ok(FileReader {
             transaction,
             id,
-            about,
+            metadata,
             at: 0,
             ahead: Vec::new(),
             begins: 0,
@@ -432,7 +432,7 @@ mod tests {
         writer
             .write_all(&vec![7; 5 * WRITE_BUFFER_BYTES + 1])
             .unwrap();
-        let about = writer.finish().unwrap();
-        assert_eq!(about.bytes, 5 * WRITE_BUFFER_BYTES as u64 + 1);
+        let metadata = writer.finish().unwrap();
+        assert_eq!(metadata.bytes, 5 * WRITE_BUFFER_BYTES as u64 + 1);
     }
 }

@@ -53,7 +53,7 @@ fn an_update_happens_whole_or_not_at_all() {
             ("g", Update::GrowSet(vec![7.into()])),
             (
                 "h",
-                Update::Hll {
+                Update::Sketch {
                     add: vec![1.into()],
                     precision: Some(6),
                 },

@@ -17,7 +17,7 @@ fn open(engine: EngineKind, folder: &std::path::Path, hold_bytes: u64) -> Databa
         .engine(engine)
         .memory(64 << 20)
         .durability(Durability::Buffered)
-        .hold_changes(hold_bytes, Duration::from_secs(3600))
+        .change_retention(hold_bytes, Duration::from_secs(3600))
         .open_at(folder)
         .unwrap()
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use isomer_db::{
-    Committing, Database, ErrorKind, Result,
+    Database, ErrorKind, PendingCommit, Result,
     internals::{
         DatabaseInternals as _,
         bulk::{BulkNode, BulkOptions, load_nodes},
@@ -40,7 +40,7 @@ fn awaited<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn started(db: &Database, query: &str, key: i64) -> Result<Committing> {
+fn started(db: &Database, query: &str, key: i64) -> Result<PendingCommit> {
     let tx = db.begin()?;
     tx.query((query, params! { "key" => key }))?;
     Ok(tx.start_commit())
@@ -55,7 +55,7 @@ fn one_thread_has_many_commits_in_progress() -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("users.isomer");
     let db = place::open(&path)?;
-    let commits: Vec<Committing> = (0..200)
+    let commits: Vec<PendingCommit> = (0..200)
         .map(|key| started(&db, CREATE, key))
         .collect::<Result<_>>()?;
     for (key, commit) in (0i64..).zip(commits) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::{ConvergentOwner, Direction, FileAbout, FileId};
+use isomer_data::{ConvergentOwner, Direction, FileId, FileMetadata};
 use isomer_value::{DatabaseId, Element, Map, NodeId, Relationship, TypeId, Value, jiff};
 
 use crate::{error::Result, pattern::Regex};
@@ -38,7 +38,7 @@ pub trait Environment {
     /// The value under a key of a bucket; null if there is none.
     fn bucket_get(&self, bucket: &str, key: &Value) -> Result<Value>;
     /// The file or folder at a path; none if the path does not exist.
-    fn file_about(&self, path: &str) -> Result<Option<FileAbout>>;
+    fn file_metadata(&self, path: &str) -> Result<Option<FileMetadata>>;
     /// A part of a file: at most `length` bytes from `offset` on.
     fn file_part(&self, file: FileId, offset: u64, length: u64) -> Result<Vec<u8>>;
     /// The convergent field at a path of a node or relationship, queried with `query`; null if there is none.

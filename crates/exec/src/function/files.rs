@@ -1,6 +1,6 @@
 //! Functions on files. All return null if the path does not exist.
 
-use isomer_data::{FileAbout, FileId, PathKind};
+use isomer_data::{FileId, FileMetadata, PathKind};
 use isomer_plan::function::Function as Builtin;
 use isomer_value::Value;
 
@@ -14,11 +14,13 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
     match function {
         Builtin::FileExists => strict(|args, env| {
             let path = text("file.exists", &args[0])?;
-            Ok(Value::Bool(env.file_about(path)?.is_some()))
+            Ok(Value::Bool(env.file_metadata(path)?.is_some()))
         }),
         Builtin::FileSize => strict(|args, env| {
-            let about = about("file.size", &args[0], env)?;
-            Ok(about.map_or(Value::Null, |(about, _)| Value::Int(about.bytes as i64)))
+            let metadata = metadata("file.size", &args[0], env)?;
+            Ok(metadata.map_or(Value::Null, |(metadata, _)| {
+                Value::Int(metadata.bytes as i64)
+            }))
         }),
         Builtin::FileText => strict(file_text),
         Builtin::FileBytes => strict(file_bytes),
@@ -27,16 +29,16 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
 }
 
 /// A file; none if the path does not exist.
-fn about(
+fn metadata(
     function: &str,
     path: &Value,
     env: &dyn Environment,
-) -> Result<Option<(FileAbout, FileId)>> {
+) -> Result<Option<(FileMetadata, FileId)>> {
     let path = text(function, path)?;
-    match env.file_about(path)? {
+    match env.file_metadata(path)? {
         None => Ok(None),
-        Some(about) => match (about.kind, about.file) {
-            (PathKind::File, Some(file)) => Ok(Some((about, file))),
+        Some(metadata) => match (metadata.kind, metadata.file) {
+            (PathKind::File, Some(file)) => Ok(Some((metadata, file))),
             _ => Err(refused(format!(
                 "{function}(): `{path}` is a folder: give the path of a file"
             ))),
@@ -45,7 +47,7 @@ fn about(
 }
 
 fn file_text(args: &[Value], env: &dyn Environment) -> Result<Value> {
-    let Some((_, file)) = about("file.text", &args[0], env)? else {
+    let Some((_, file)) = metadata("file.text", &args[0], env)? else {
         return Ok(Value::Null);
     };
     let bytes = env.file_part(file, 0, u64::MAX)?;
@@ -73,7 +75,7 @@ fn file_bytes(args: &[Value], env: &dyn Environment) -> Result<Value> {
         }
     };
     let (offset, length) = (part(1, "offset", 0)?, part(2, "length", u64::MAX)?);
-    match about("file.bytes", &args[0], env)? {
+    match metadata("file.bytes", &args[0], env)? {
         None => Ok(Value::Null),
         Some((_, file)) => Ok(Value::Bytes(env.file_part(file, offset, length)?.into())),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::{ConvergentOwner, Direction, FileAbout, FileId};
+use isomer_data::{ConvergentOwner, Direction, FileId, FileMetadata};
 use isomer_plan::function::Function as Builtin;
 use isomer_value::{
     DatabaseId, Element, Map, Node, NodeId, Path, RelId, Relationship, TypeId, Value,
@@ -96,7 +96,7 @@ impl Environment for Stub {
         })
     }
 
-    fn file_about(&self, _: &str) -> Result<Option<FileAbout>> {
+    fn file_metadata(&self, _: &str) -> Result<Option<FileMetadata>> {
         Ok(None)
     }
 

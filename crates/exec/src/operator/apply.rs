@@ -1,14 +1,10 @@
 //! The apply family: the right side is run for rows of the left.
 //!
-//! The left input is processed in batches. If the right side treats each row independently, a batch is a whole chunk:
-//! its rows pass through the right side with their index in a bookkeeping column after the plan's own slots, which
-//! joins results with their input row. Otherwise a batch is one row.
+//! The left input is processed in batches. If the right side is row-wise ([`isomer_plan::Plan::is_row_wise`], which
+//! `EXPLAIN` shows), a batch is a whole chunk: its rows pass through the right side with their index in a bookkeeping
+//! column after the plan's own slots, which joins results with their input row. Otherwise a batch is one row.
 
-use isomer_plan::{
-    Plan,
-    expr::SlotId,
-    physical::{Op, OpId},
-};
+use isomer_plan::{expr::SlotId, physical::Op};
 use isomer_value::Value;
 
 use super::{Argument, Child, Operate, OperatorRef, scan::misplaced};
@@ -18,44 +14,6 @@ use crate::{
     context::Cx,
     error::{ExecError, Result},
 };
-
-/// Whether every operator under `id` treats each argument row independently and keeps their order.
-fn is_row_wise(plan: &Plan, id: OpId) -> bool {
-    let op = &plan.operator(id).op;
-    let itself = match op {
-        Op::Argument
-        | Op::AllNodesScan { .. }
-        | Op::LabelScan { .. }
-        | Op::NodeByKey { .. }
-        | Op::NodeById { .. }
-        | Op::IndexSeek(_)
-        | Op::RelationshipScan(_)
-        | Op::RelationshipIndexSeek(_)
-        | Op::RelationshipById { .. }
-        | Op::Expand(_)
-        | Op::ExpandInto(_)
-        | Op::Degree(_)
-        | Op::VarExpand(_)
-        | Op::ShortestPath(_)
-        | Op::PathSearch(_)
-        | Op::RelationshipEnds(_)
-        | Op::Filter { .. }
-        | Op::Project { .. }
-        | Op::Unwind { .. } => true,
-        Op::Apply { input, .. }
-        | Op::OptionalApply { input, .. }
-        | Op::SemiApply { input, .. }
-        | Op::CountApply { input, .. } => {
-            return is_row_wise(plan, *input);
-        }
-        _ => false,
-    };
-    itself
-        && op
-            .children()
-            .into_iter()
-            .all(|child| is_row_wise(plan, child))
-}
 
 /// The left input in batches, and the right side run for each.
 struct Lanes {
@@ -73,7 +31,7 @@ struct Lanes {
 impl Lanes {
     fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
         let ordinal = SlotId((op_ref.plan.slots.len() + op_ref.id.index()) as u32);
-        let row_wise = is_row_wise(&op_ref.plan, right.id());
+        let row_wise = op_ref.plan.is_row_wise(right.id());
         Self {
             op_ref,
             input,

@@ -46,9 +46,11 @@ impl StateBuilder<'_> {
             Op::LabelScan { input, .. } => self.unary(scan::NodeScan::new, *input),
             Op::NodeByKey { input, .. } => self.unary(scan::NodeLookup::new, *input),
             Op::NodeById { input, .. } => self.unary(scan::NodeLookup::new, *input),
-            Op::IndexSeek(seek) => self.unary(seek::Seek::new, seek.input),
+            Op::IndexSeek(seek) => self.unary(seek::SeekNodes::new, seek.input),
             Op::RelationshipScan(scan) => self.unary(scan::RelationshipScan::new, scan.input),
-            Op::RelationshipIndexSeek(seek) => self.unary(seek::RelSeek::new, seek.scan.input),
+            Op::RelationshipIndexSeek(seek) => {
+                self.unary(seek::SeekRelationships::new, seek.scan.input)
+            }
             Op::RelationshipById { input, .. } => self.unary(scan::RelationshipLookup::new, *input),
             // Traversals.
             Op::Expand(expand) => self.unary(expand::Expand::new, expand.input),

@@ -270,8 +270,8 @@ pub(crate) fn node_by_key(label: LabelId, key: &Value, cx: &mut Cx<'_>) -> Resul
     }
 }
 
-/// Appends the matches of a relationship between `from` and `to` under a direction: (row, from, to); a self loop once.
-pub(super) fn ways(
+/// Calls `emit` with the relationship and both its ends for each end from which `direction` reads it; a self loop once.
+pub(super) fn each_end_pair(
     rel: RelRow,
     direction: Direction,
     mut emit: impl FnMut(RelRow, NodeId, NodeId),
@@ -320,7 +320,7 @@ fn rows_of(
 ) -> Chunk {
     let (mut rels, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
     for rel in found {
-        ways(rel, scan.direction, |rel, a, b| {
+        each_end_pair(rel, scan.direction, |rel, a, b| {
             rels.push(rel);
             from.push(a);
             to.push(b);
@@ -490,7 +490,7 @@ impl Operate for RelationshipLookup {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (at, rel) in found.into_iter().enumerate() {
             let Some(rel) = rel else { continue };
-            ways(rel, *direction, |rel, a, b| {
+            each_end_pair(rel, *direction, |rel, a, b| {
                 rows.push(asked_rows[at]);
                 rels.push(rel);
                 froms.push(a);

@@ -1,11 +1,11 @@
 //! Seeks of nodes and relationships in indexes: equality, lists of keys, ranges, prefixes of strings.
 
-use std::{collections::VecDeque, ops::Bound};
+use std::{collections::VecDeque, hash::Hash, ops::Bound};
 
 use isomer_data::{DataError, GraphRead, IndexCursor, IndexSeek, Order, RelRow};
 use isomer_plan::{
     expr::BoundExpr,
-    physical::{IndexRange, NodeIndexSeek, Op, RelationshipIndexSeek, SeekBound},
+    physical::{IndexRange, Op, SeekBound},
 };
 use isomer_value::{IndexId, Map, NodeId, RelId, Value};
 use rustc_hash::FxHashSet;
@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 use super::{
     Argument, Batch, Child, Operate, OperatorRef,
     input::{RowInput, set_live},
-    scan::{misplaced, seek_keys, ways},
+    scan::{each_end_pair, misplaced, seek_keys},
 };
 use crate::{
     chunk::Chunk,
@@ -24,51 +24,60 @@ use crate::{
 };
 
 /// Finds nodes through an index.
-pub(super) struct Seek {
-    op_ref: OperatorRef,
-    input: RowInput,
-    batch: Batch,
-    ranges: SeekRanges,
-    seen: FxHashSet<NodeId>,
-}
+pub(super) type SeekNodes = Seek<NodeId>;
 
 /// Finds relationships and both their ends through an index.
-pub(super) struct RelSeek {
+pub(super) type SeekRelationships = Seek<RelRow>;
+
+/// Finds entities through an index.
+pub(super) struct Seek<E: IndexedEntity> {
     op_ref: OperatorRef,
     input: RowInput,
     batch: Batch,
     ranges: SeekRanges,
-    seen: FxHashSet<RelId>,
+    seen: FxHashSet<E::Id>,
+}
+
+/// What an index finds: nodes or relationships.
+pub(super) trait IndexedEntity: Sized {
+    type Id: Copy + Eq + Hash + Send;
+    /// The columns of a chunk that the operator fills.
+    type Columns: Default;
+
+    /// What the operator seeks; none if it seeks another kind of entity.
+    fn terms(op: &Op) -> Option<SeekTerms<'_>>;
+
+    fn id(&self) -> Self::Id;
+
+    /// Reads from the index, at most about `limit` entities.
+    fn read(
+        cx: &Cx<'_>,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        found: &mut Vec<Self>,
+    ) -> std::result::Result<(), DataError>;
+
+    /// The properties of entities; none for one that does not exist.
+    fn properties(found: &[Self], cx: &Cx<'_>) -> Result<Vec<Option<Map>>>;
+
+    /// Appends the rows that an entity leads to. Returns the number of all rows.
+    fn push(self, op: &Op, columns: &mut Self::Columns) -> usize;
+
+    /// Sets the columns that the plan reads.
+    fn set(columns: Self::Columns, op_ref: &OperatorRef, chunk: &mut Chunk);
 }
 
 /// What an operator seeks in its index.
 #[derive(Clone, Copy)]
-struct SeekTerms<'p> {
+pub(super) struct SeekTerms<'p> {
     index: IndexId,
     prefix: &'p [BoundExpr],
     range: &'p IndexRange,
     descending: bool,
 }
 
-impl<'p> SeekTerms<'p> {
-    fn of_nodes(seek: &'p NodeIndexSeek) -> Self {
-        Self {
-            index: seek.index,
-            prefix: &seek.prefix,
-            range: &seek.range,
-            descending: seek.descending,
-        }
-    }
-
-    fn of_relationships(seek: &'p RelationshipIndexSeek) -> Self {
-        Self {
-            index: seek.index,
-            prefix: &seek.prefix,
-            range: &seek.range,
-            descending: seek.descending,
-        }
-    }
-
+impl SeekTerms<'_> {
     /// Whether the index has an entry for each element of a list.
     fn has_elements(self, cx: &Cx<'_>) -> bool {
         let catalog = cx.tx.catalog();
@@ -178,24 +187,21 @@ impl Recheck {
 
     /// Which of these records, given by their properties, have a value of the index field `field` that satisfies the
     /// bounds.
-    fn passes<'m>(
-        &self,
-        terms: SeekTerms<'_>,
-        records: impl Iterator<Item = Option<&'m Map>>,
-        cx: &Cx<'_>,
-    ) -> Vec<bool> {
+    fn passes(&self, terms: SeekTerms<'_>, records: &[Option<Map>], cx: &Cx<'_>) -> Vec<bool> {
         let catalog = cx.tx.catalog();
         let index = catalog.index(terms.index);
         let field = index.and_then(|index| index.fields.get(terms.prefix.len()));
-        let passes = |properties: Option<&Map>| {
+        let passes = |properties: &Option<Map>| {
             let Some(field) = field else { return true };
-            let found = properties.and_then(|properties| at_path(properties, &field.path.0));
+            let found = properties
+                .as_ref()
+                .and_then(|properties| at_path(properties, &field.path.0));
             found.is_some_and(|found| match found.as_list() {
                 Some(elements) if field.each => elements.iter().any(|one| self.holds(one)),
                 _ => self.holds(found),
             })
         };
-        records.map(passes).collect()
+        records.iter().map(passes).collect()
     }
 
     fn holds(&self, value: &Value) -> bool {
@@ -224,7 +230,7 @@ fn at_path<'m>(map: &'m Map, path: &[std::sync::Arc<str>]) -> Option<&'m Value> 
     at_path(value.as_map()?, rest)
 }
 
-impl Seek {
+impl<E: IndexedEntity> Seek<E> {
     pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
             op_ref,
@@ -236,93 +242,20 @@ impl Seek {
     }
 }
 
-impl Operate for Seek {
+impl<E: IndexedEntity> Operate for Seek<E> {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let op_ref = self.op_ref.clone();
-        let Op::IndexSeek(seek) = op_ref.op() else {
-            return Err(misplaced(op_ref.op()));
-        };
-        let terms = SeekTerms::of_nodes(seek);
-        let limit = self.batch.next();
-        let (mut rows, mut nodes): (Vec<u32>, Vec<NodeId>) = (Vec::new(), Vec::new());
-        while nodes.len() < limit {
-            let left = limit - nodes.len();
-            let found = self.ranges.next(terms, cx, |cx, seek, cursor, found| {
-                cx.reader().index_seek(seek, cursor, left, found)
-            })?;
-            let Some(mut found) = found else {
-                if !nodes.is_empty() && !self.input.has_more() {
-                    break;
-                }
-                if !self.input.advance(cx)? {
-                    return Ok(None);
-                }
-                self.seen.clear();
-                self.ranges.start(terms, self.input.row()?, cx)?;
-                continue;
-            };
-            if self.ranges.repeats {
-                found.retain(|node| self.seen.insert(*node));
-            }
-            if let Some(check) = &self.ranges.check {
-                let mut contents = Vec::with_capacity(found.len());
-                cx.reader().node_contents(&found, &mut contents)?;
-                let properties = contents
-                    .iter()
-                    .map(|content| content.as_ref().map(|content| &content.properties));
-                let mut passes = check.passes(terms, properties, cx).into_iter();
-                found.retain(|_| passes.next().unwrap_or_default());
-            }
-            nodes.extend(found);
-            rows.resize(nodes.len(), self.input.position());
-        }
-        let mut chunk = self.input.gather(&op_ref, &rows);
-        set_live(&op_ref, &mut chunk, seek.node, Column::Nodes(nodes));
-        Ok(Some(chunk))
-    }
-
-    fn open(&mut self, argument: &Argument) {
-        self.input.open(argument);
-        self.ranges.pending.clear();
-    }
-
-    fn close(&mut self, cx: &mut Cx<'_>) {
-        self.input.close(cx);
-        self.ranges.pending.clear();
-        self.seen.clear();
-    }
-}
-
-impl RelSeek {
-    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
-        Self {
-            op_ref,
-            input: RowInput::new(input),
-            batch: Batch::default(),
-            ranges: SeekRanges::default(),
-            seen: FxHashSet::default(),
-        }
-    }
-}
-
-impl Operate for RelSeek {
-    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let op_ref = self.op_ref.clone();
-        let Op::RelationshipIndexSeek(seek) = op_ref.op() else {
-            return Err(misplaced(op_ref.op()));
-        };
-        let terms = SeekTerms::of_relationships(seek);
+        let terms = E::terms(op_ref.op()).ok_or_else(|| misplaced(op_ref.op()))?;
         let limit = self.batch.next();
         let mut rows: Vec<u32> = Vec::new();
-        let (mut rels, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
-        while rels.len() < limit {
-            let left = limit - rels.len();
+        let mut columns = E::Columns::default();
+        while rows.len() < limit {
+            let left = limit - rows.len();
             let found = self.ranges.next(terms, cx, |cx, seek, cursor, found| {
-                let reader = cx.reader();
-                reader.relationship_index_seek(seek, cursor, left, found)
+                E::read(cx, seek, cursor, left, found)
             })?;
             let Some(mut found) = found else {
-                if !rels.is_empty() && !self.input.has_more() {
+                if !rows.is_empty() && !self.input.has_more() {
                     break;
                 }
                 if !self.input.advance(cx)? {
@@ -333,36 +266,21 @@ impl Operate for RelSeek {
                 continue;
             };
             if self.ranges.repeats {
-                found.retain(|rel: &RelRow| self.seen.insert(rel.id));
+                found.retain(|entity: &E| self.seen.insert(entity.id()));
             }
             if let Some(check) = &self.ranges.check {
-                let ids: Vec<RelId> = found.iter().map(|rel| rel.id).collect();
-                let mut contents = Vec::with_capacity(found.len());
-                cx.reader().relationship_contents(&ids, &mut contents)?;
-                let properties = contents
-                    .iter()
-                    .map(|content| content.as_ref().map(|content| &content.properties));
-                let mut passes = check.passes(terms, properties, cx).into_iter();
+                let properties = E::properties(&found, cx)?;
+                let mut passes = check.passes(terms, &properties, cx).into_iter();
                 found.retain(|_| passes.next().unwrap_or_default());
             }
-            for rel in found {
-                ways(rel, seek.scan.direction, |rel, a, b| {
-                    rels.push(rel);
-                    from.push(a);
-                    to.push(b);
-                });
+            let mut count = rows.len();
+            for entity in found {
+                count = entity.push(op_ref.op(), &mut columns);
             }
-            rows.resize(rels.len(), self.input.position());
+            rows.resize(count, self.input.position());
         }
         let mut chunk = self.input.gather(&op_ref, &rows);
-        set_live(
-            &op_ref,
-            &mut chunk,
-            seek.scan.relationship,
-            Column::Rels(rels),
-        );
-        set_live(&op_ref, &mut chunk, seek.scan.from, Column::Nodes(from));
-        set_live(&op_ref, &mut chunk, seek.scan.to, Column::Nodes(to));
+        E::set(columns, &op_ref, &mut chunk);
         Ok(Some(chunk))
     }
 
@@ -375,6 +293,138 @@ impl Operate for RelSeek {
         self.input.close(cx);
         self.ranges.pending.clear();
         self.seen.clear();
+    }
+}
+
+impl IndexedEntity for NodeId {
+    type Id = Self;
+    type Columns = Vec<Self>;
+
+    fn terms(op: &Op) -> Option<SeekTerms<'_>> {
+        let Op::IndexSeek(seek) = op else { return None };
+        Some(SeekTerms {
+            index: seek.index,
+            prefix: &seek.prefix,
+            range: &seek.range,
+            descending: seek.descending,
+        })
+    }
+
+    fn id(&self) -> Self {
+        *self
+    }
+
+    fn read(
+        cx: &Cx<'_>,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        found: &mut Vec<Self>,
+    ) -> std::result::Result<(), DataError> {
+        cx.reader().index_seek(seek, cursor, limit, found)
+    }
+
+    fn properties(found: &[Self], cx: &Cx<'_>) -> Result<Vec<Option<Map>>> {
+        let mut contents = Vec::with_capacity(found.len());
+        cx.reader().node_contents(found, &mut contents)?;
+        let properties = contents.iter().map(|content| {
+            let content = content.as_ref()?;
+            Some(content.properties.clone())
+        });
+        Ok(properties.collect())
+    }
+
+    fn push(self, _: &Op, columns: &mut Self::Columns) -> usize {
+        columns.push(self);
+        columns.len()
+    }
+
+    fn set(columns: Self::Columns, op_ref: &OperatorRef, chunk: &mut Chunk) {
+        if let Op::IndexSeek(seek) = op_ref.op() {
+            set_live(op_ref, chunk, seek.node, Column::Nodes(columns));
+        }
+    }
+}
+
+/// Relationships with the ends that they were found with.
+#[derive(Default)]
+pub(super) struct RelationshipColumns {
+    relationships: Vec<RelRow>,
+    from: Vec<NodeId>,
+    to: Vec<NodeId>,
+}
+
+impl IndexedEntity for RelRow {
+    type Id = RelId;
+    type Columns = RelationshipColumns;
+
+    fn terms(op: &Op) -> Option<SeekTerms<'_>> {
+        let Op::RelationshipIndexSeek(seek) = op else {
+            return None;
+        };
+        Some(SeekTerms {
+            index: seek.index,
+            prefix: &seek.prefix,
+            range: &seek.range,
+            descending: seek.descending,
+        })
+    }
+
+    fn id(&self) -> RelId {
+        self.id
+    }
+
+    fn read(
+        cx: &Cx<'_>,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        found: &mut Vec<Self>,
+    ) -> std::result::Result<(), DataError> {
+        let reader = cx.reader();
+        reader.relationship_index_seek(seek, cursor, limit, found)
+    }
+
+    fn properties(found: &[Self], cx: &Cx<'_>) -> Result<Vec<Option<Map>>> {
+        let ids: Vec<RelId> = found.iter().map(|rel| rel.id).collect();
+        let mut contents = Vec::with_capacity(ids.len());
+        cx.reader().relationship_contents(&ids, &mut contents)?;
+        let properties = contents.iter().map(|content| {
+            let content = content.as_ref()?;
+            Some(content.properties.clone())
+        });
+        Ok(properties.collect())
+    }
+
+    fn push(self, op: &Op, columns: &mut Self::Columns) -> usize {
+        if let Op::RelationshipIndexSeek(seek) = op {
+            each_end_pair(self, seek.scan.direction, |rel, from, to| {
+                columns.relationships.push(rel);
+                columns.from.push(from);
+                columns.to.push(to);
+            });
+        }
+        columns.relationships.len()
+    }
+
+    fn set(columns: Self::Columns, op_ref: &OperatorRef, chunk: &mut Chunk) {
+        let Op::RelationshipIndexSeek(seek) = op_ref.op() else {
+            return;
+        };
+        let RelationshipColumns {
+            relationships,
+            from,
+            to,
+        } = columns;
+        let scan = &seek.scan;
+        set_live(
+            op_ref,
+            chunk,
+            scan.relationship,
+            Column::Rels(relationships),
+        );
+        set_live(op_ref, chunk, scan.from, Column::Nodes(from));
+        set_live(op_ref, chunk, scan.to, Column::Nodes(to));
     }
 }
 

@@ -248,7 +248,6 @@ fn optional_rows_keep_their_place_whether_run_in_chunks_or_one_by_one() {
             input: scan,
             right,
             nulls: vec![to],
-            row_wise,
         });
         let (left, friend) = (b.slot(), b.slot());
         let columns = vec![(left, b.property(node, "i")), (friend, b.property(to, "i"))];

@@ -13,7 +13,8 @@ use crate::keyspace::{push_id, take_id};
 /// Above any count of transactions that a replica can make: a greater number is damaged or forged.
 pub const MAX_NUMBER: u64 = 1 << 48;
 
-/// A replica and its epoch: a new epoch begins where numbers might otherwise be used twice (after a restore, say).
+/// A replica and its epoch: a new epoch begins where numbers might otherwise be used twice, as after a
+/// restore. Closed: nothing else distinguishes replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReplicaId {
     /// 128 random bits.

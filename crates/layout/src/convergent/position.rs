@@ -20,6 +20,7 @@ pub enum ConvergentOwner {
 
 impl ConvergentOwner {
     /// The space of its id, and the id.
+    #[doc(hidden)]
     pub fn parts(self) -> (IdSpace, u64) {
         match self {
             Self::Node(id) => (IdSpace::Nodes, id.0),

@@ -212,8 +212,8 @@ pub struct OwnerReading {
 impl OwnerReading {
     /// Reads the next entry, in the order of keys: the part of its key after the owner, and its value.
     pub fn push(&mut self, below_owner: &[u8], value: &[u8]) -> Result<(), DataError> {
-        let goes_on = matches!(&self.open, Some((head, ..)) if below_owner.starts_with(head));
-        if !goes_on {
+        let continues = matches!(&self.open, Some((head, ..)) if below_owner.starts_with(head));
+        if !continues {
             self.close()?;
             let mut rest = below_owner;
             let prop = take_id(&mut rest).and_then(|prop| u32::try_from(prop).ok());

@@ -54,28 +54,32 @@ impl BucketOptions {
             reversible: false,
         }
     }
+}
 
-    /// The definition as it is stored: kind, then whether reversible.
-    pub fn encode(self) -> [u8; 2] {
-        let kind = match self.kind {
-            BucketKind::Map => 0,
-            BucketKind::Multi => 1,
-        };
-        [kind, u8::from(self.reversible)]
-    }
+/// The definition of a bucket as it is stored: kind, then whether reversible.
+pub fn encode_options(options: BucketOptions) -> [u8; 2] {
+    let kind = match options.kind {
+        BucketKind::Map => 0,
+        BucketKind::Multi => 1,
+    };
+    [kind, u8::from(options.reversible)]
+}
 
-    /// Decodes what [`BucketOptions::encode`] returns.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DataError> {
-        let (kind, reversible) = match bytes {
-            [0, 0] => (BucketKind::Map, false),
-            [0, 1] => (BucketKind::Map, true),
-            [1, 0] => (BucketKind::Multi, false),
-            _ => {
-                return Err(DataError::corrupt(
-                    "the definition of a bucket is malformed",
-                ));
-            }
-        };
-        Ok(Self { kind, reversible })
-    }
+/// Decodes what [`encode_options`] returns.
+///
+/// # Errors
+///
+/// [`DataError::Corrupt`] if the bytes are of no bucket.
+pub fn decode_options(bytes: &[u8]) -> Result<BucketOptions, DataError> {
+    let (kind, reversible) = match bytes {
+        [0, 0] => (BucketKind::Map, false),
+        [0, 1] => (BucketKind::Map, true),
+        [1, 0] => (BucketKind::Multi, false),
+        _ => {
+            return Err(DataError::corrupt(
+                "the definition of a bucket is malformed",
+            ));
+        }
+    };
+    Ok(BucketOptions { kind, reversible })
 }

@@ -8,7 +8,7 @@ use crate::{
     keyspace::{self, FileKind, after_prefix},
     kv::{
         content::{Content, encode_entry},
-        options::{BucketKind, BucketOptions},
+        options::{BucketKind, BucketOptions, encode_options},
     },
     stream::change::Change,
 };
@@ -181,7 +181,7 @@ impl Change<'_> {
                 };
                 visit(StoredChange::ValuePut {
                     key: keyspace::bucket(*bucket),
-                    value: options.encode().to_vec(),
+                    value: encode_options(options).to_vec(),
                 })
             }
             // Reverse entries are derived: no operation puts them.

@@ -288,7 +288,7 @@ fn check_transactions(binder: &Binder<'_>, transactions: &ast::InTransactions) -
             "CALL { … } IN TRANSACTIONS inside another subquery",
             transactions.span,
         )
-        .with_hint("it stands directly in the statement"));
+        .with_hint("move it to the top level of the statement"));
     }
     Ok(())
 }

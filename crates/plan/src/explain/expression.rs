@@ -208,7 +208,7 @@ impl<'p> ExprPrinter<'p> {
             BoundExpr::IsTyped {
                 operand,
                 value_type,
-            } => self.suffix(operand, &format!(" IS :: {value_type:?}"), out),
+            } => self.suffix(operand, &format!(" IS :: {value_type}"), out),
             BoundExpr::Cast { operand, kind } => {
                 self.call(&format!("as {}", kind.describe()), [&**operand], out);
             }
@@ -427,7 +427,10 @@ fn write_value(value: &Value, out: &mut String) {
             }
             out.push(']');
         }
-        other => out.push_str(&format!("{other:?}")),
+        other => match isomer_value::temporal::to_text(other) {
+            Some(text) => out.push_str(&format!("'{text}'")),
+            None => out.push_str(other.type_name()),
+        },
     }
 }
 

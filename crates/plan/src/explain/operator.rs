@@ -5,8 +5,8 @@ use super::{pattern, write};
 use crate::expr::{AggregateCall, BoundExpr, LabelRef, SlotId};
 use crate::physical::{
     Aggregate, BatchApply, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread,
-    IndexRange, NodeIndexSeek, OnBatchError, Op, ProcedureCall, RelationshipIndexSeek, SeekBound,
-    SeekKeys, SortKey,
+    IndexRange, NodeIndexSeek, OnBatchError, Op, OpId, ProcedureCall, RelationshipIndexSeek,
+    SeekBound, SeekKeys, SortKey,
 };
 
 /// The operator's name.
@@ -83,15 +83,28 @@ pub(super) fn role(op: &Op) -> &'static str {
     }
 }
 
+/// How the right side of an apply is run: for a whole chunk of outer rows at once, or for each of them.
+fn run_of(p: &ExprPrinter<'_>, right: OpId) -> &'static str {
+    match p.plan.is_row_wise(right) {
+        true => "row-wise",
+        false => "",
+    }
+}
+
+/// Two details, of which the second may be empty.
+fn joined(first: &str, second: &str) -> String {
+    match second {
+        "" => first.to_owned(),
+        second => format!("{first} {second}"),
+    }
+}
+
 /// Details of the operator, in one line.
 pub(super) fn details(p: &ExprPrinter<'_>, op: &Op) -> String {
     match op {
-        Op::Argument
-        | Op::Eager { .. }
-        | Op::Union { .. }
-        | Op::Apply { .. }
-        | Op::SemiApply { .. }
-        | Op::CartesianProduct { .. } => String::new(),
+        Op::Argument | Op::Eager { .. } | Op::Union { .. } | Op::CartesianProduct { .. } => {
+            String::new()
+        }
         Op::AllNodesScan { node, .. } => p.slot(*node),
         Op::LabelScan { node, label, .. } => labelled(p, *node, *label),
         Op::NodeByKey {
@@ -120,14 +133,21 @@ pub(super) fn details(p: &ExprPrinter<'_>, op: &Op) -> String {
         Op::ShortestPath(shortest) => pattern::shortest_path(p, shortest),
         Op::PathSearch(search) => pattern::path_search(p, search),
         Op::RelationshipEnds(ends) => pattern::relationship_ends(p, ends),
-        Op::OptionalApply {
-            nulls, row_wise, ..
-        } => p.slots(nulls) + if *row_wise { " row-wise" } else { "" },
+        Op::Apply { right, .. } | Op::SemiApply { right, .. } => run_of(p, *right).to_owned(),
+        Op::OptionalApply { nulls, right, .. } => joined(&p.slots(nulls), run_of(p, *right)),
         Op::BatchApply(batches) => batch_apply(p, batches),
-        Op::CountApply { count, factor, .. } => match factor {
-            Some(factor) => format!("{} times {}", p.slot(*count), p.slot(*factor)),
-            None => p.slot(*count),
-        },
+        Op::CountApply {
+            count,
+            factor,
+            right,
+            ..
+        } => {
+            let counted = match factor {
+                Some(factor) => format!("{} times {}", p.slot(*count), p.slot(*factor)),
+                None => p.slot(*count),
+            };
+            joined(&counted, run_of(p, *right))
+        }
         Op::HashJoin {
             input_keys,
             right_keys,
@@ -156,7 +176,7 @@ pub(super) fn details(p: &ExprPrinter<'_>, op: &Op) -> String {
         Op::Set { items, .. } => write::set(p, items),
         Op::Delete { targets, .. } => p.list(targets, ", "),
         Op::ProduceResult { columns, .. } => p.slots(columns),
-        Op::Show { show, .. } => format!("{show:?}").to_lowercase(),
+        Op::Show { show, .. } => show.title().to_owned(),
     }
 }
 

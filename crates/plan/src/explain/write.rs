@@ -5,7 +5,7 @@ use crate::expr::{BoundExpr, LabelRef, PropRef};
 use crate::physical::{
     CreateItem, CreatePattern, CreatedType, EntityChange, MatchOrCreate, Properties,
 };
-use crate::schema::{ObjectName, SchemaCommand, SchemaTarget};
+use crate::schema::{ObjectName, Requirement, SchemaCommand, SchemaTarget};
 
 pub(super) fn create(p: &ExprPrinter<'_>, pattern: &CreatePattern) -> String {
     let item = |item: &CreateItem| match item {
@@ -176,9 +176,10 @@ pub(super) fn schema_command(command: &SchemaCommand) -> String {
         } => {
             let paths: Vec<String> = paths.iter().map(|path| path.join(".")).collect();
             format!(
-                "create constraint {} ({}) {requirement:?}",
+                "create constraint {} ({}) {}",
                 target(on),
-                paths.join(", ")
+                paths.join(", "),
+                rule(requirement)
             )
         }
         SchemaCommand::CreateLookupIndex { of_types, .. } => match of_types {
@@ -196,5 +197,18 @@ fn object_name(name: &ObjectName) -> &str {
     match name {
         ObjectName::Fixed(name) => name,
         ObjectName::Parameter(_) => "named by a parameter",
+    }
+}
+
+/// The rule of a constraint, as after `REQUIRE`.
+fn rule(requirement: &Requirement) -> String {
+    match requirement {
+        Requirement::Unique => "is unique".to_owned(),
+        Requirement::NotNull => "is not null".to_owned(),
+        Requirement::Key => "is a key".to_owned(),
+        Requirement::Type(value_type) => format!("is :: {value_type}"),
+        Requirement::Convergent(kind) => format!("is convergent {kind}"),
+        Requirement::KeepEndpoints => "keeps its endpoints".to_owned(),
+        Requirement::Check { text, .. } => format!("holds {text}"),
     }
 }

@@ -628,7 +628,6 @@ fn optional_match(planner: &mut Planner<'_>, flow: &mut Flow, graph: QueryGraph)
         }],
         Start::Outer(flow.op, &flow.bound),
     )?;
-    let row_wise = !planner.arena.plain && exists_subqueries::is_row_wise(planner.arena, right.op);
     let rows = planner.rows(flow) * planner.rows(&right).max(1.0);
     flow.bound.extend(&nulls);
     planner.push(
@@ -637,7 +636,6 @@ fn optional_match(planner: &mut Planner<'_>, flow: &mut Flow, graph: QueryGraph)
             input,
             right: right.op,
             nulls,
-            row_wise,
         },
         rows,
     );
@@ -679,7 +677,6 @@ fn apply(
             input,
             right,
             nulls: outputs,
-            row_wise: false,
         },
         false => Op::Apply { input, right },
     };

@@ -4,6 +4,7 @@ use isomer_data::{DataError, Transaction};
 use isomer_layout::{
     catalog::names::NameKind,
     keyspace,
+    kv::options::decode_options,
     replicated::codec::{take_bytes, take_u32},
 };
 use xxhash_rust::xxh3::xxh3_128;
@@ -71,7 +72,7 @@ pub(crate) fn merge_bucket(
     let theirs = mapping::versions(map, &theirs, |_, value| Ok(value.to_vec()))?;
     let is_bad = |version: &Version| match name {
         Some(_) => version.value.len() != 8,
-        None => isomer_data::BucketOptions::decode(&version.value).is_err(),
+        None => decode_options(&version.value).is_err(),
     };
     if theirs.iter().any(is_bad) {
         return Err(mapping::bad_item());

@@ -97,7 +97,7 @@ pub(super) fn operate(
 fn walk(
     tx: &Transaction,
     folder: &str,
-    all: &mut Vec<(String, isomer_data::FileAbout)>,
+    all: &mut Vec<(String, isomer_data::FileMetadata)>,
 ) -> Result<(), DataError> {
     let path = if folder.is_empty() { "/" } else { folder };
     for (name, about) in tx.files().list_folder(path, None, usize::MAX)? {
@@ -330,7 +330,7 @@ pub(super) fn said(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
 // ---- cases
 
 fn save(tx: &mut Transaction, path: &str, content: &[u8]) {
-    let file = match tx.files().file_about(path).unwrap() {
+    let file = match tx.files().file_metadata(path).unwrap() {
         Some(_) => tx.files().file(path).unwrap(),
         None => tx.files_mut().create_file(path).unwrap(),
     };
@@ -775,7 +775,7 @@ fn merged_contents_have_different_versions() {
     let (a, b) = (open(), open());
     let mark = |store: &DataStore| {
         let tx = store.begin(Access::Read).unwrap();
-        tx.files().file_about("/x").unwrap().unwrap().merge_mark
+        tx.files().file_metadata("/x").unwrap().unwrap().merge_mark
     };
     write(&a, |tx| save(tx, "/x", &[0; 200_000]));
     both(&a, &b);
@@ -815,7 +815,7 @@ fn sizes_and_times_of_peers_are_what_those_of_a_file_can_be() {
     })
     .unwrap();
     let tx = a.begin(Access::Read).unwrap();
-    let about = tx.files().file_about("/x").unwrap().unwrap();
+    let about = tx.files().file_metadata("/x").unwrap().unwrap();
     assert_eq!(about.bytes, isomer_data::MAX_FILE_BYTES);
     let time = i64::try_from(about.modified_ms).unwrap();
     assert!(isomer_value::jiff::Timestamp::from_millisecond(time).is_ok());

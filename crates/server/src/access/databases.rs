@@ -209,7 +209,7 @@ impl Databases {
         let _changing = self.change()?;
         let location = match self.get(name) {
             Ok(served) => {
-                let Some(error) = trouble_of(&served.db) else {
+                let Some(error) = failure_of(&served.db) else {
                     return Ok(false);
                 };
                 let Some(location) = served.location.clone() else {
@@ -247,12 +247,12 @@ impl Databases {
     /// that do not share them. Returns whether no other server has it open.
     fn lock_folder(&self, folder: &Path) -> Result<bool> {
         let path = folder.join(LOCK);
-        let unlucky = |error: std::io::Error| {
+        let lock_error = |error: std::io::Error| {
             ServerError::Unavailable(format!("{} cannot be locked: {error}", path.display()))
         };
         let mut options = File::options();
         let file = options.create(true).truncate(false).write(true).open(&path);
-        let file = file.map_err(unlucky)?;
+        let file = file.map_err(lock_error)?;
         let mut locked = file.try_lock();
         let is_alone = locked.is_ok();
         if self.is_shared && !is_alone {
@@ -260,7 +260,7 @@ impl Databases {
         }
         match locked {
             Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(unlucky(error)),
+            Err(TryLockError::Error(error)) => return Err(lock_error(error)),
             Err(TryLockError::WouldBlock) => {
                 return Err(ServerError::Unavailable(format!(
                     "the databases in {} are served by another process: stop it first, set another `databases_folder`, or \
@@ -568,7 +568,7 @@ impl Databases {
             }
             table.open.get(name)?.clone()
         };
-        trouble_of(&served.db).map(|error| format!("{}: {error}", error.kind()))
+        failure_of(&served.db).map(|error| format!("{}: {error}", error.kind()))
     }
 
     /// Databases that are open.
@@ -630,7 +630,7 @@ impl Databases {
     /// Number of databases that do not respond, and of all.
     pub(crate) fn check(&self) -> (usize, usize) {
         let (open, failed) = (self.open(), self.counts().1);
-        let silent = open.iter().filter(|one| trouble_of(&one.db).is_some());
+        let silent = open.iter().filter(|one| failure_of(&one.db).is_some());
         (failed + silent.count(), failed + open.len())
     }
 
@@ -930,7 +930,7 @@ fn lock_alone(path: &Path) -> Result<Option<Lock>> {
 }
 
 /// The error that prevents reading an open database.
-fn trouble_of(db: &Database) -> Option<ServerError> {
+fn failure_of(db: &Database) -> Option<ServerError> {
     db.begin_read().err().map(ServerError::from)
 }
 

@@ -333,7 +333,7 @@ impl Host for StatementHost {
             Listing::Settings => self.settings(),
             other => Err(HostError {
                 denied: false,
-                message: format!("the server has no listing {other:?}"),
+                message: format!("the server does not list {}", other.title()),
             }),
         }
     }

@@ -159,17 +159,17 @@ const CHANGE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits for the lock that servers hold while they change users and tokens.
 fn lock_of_servers(path: &Path) -> Result<File> {
-    let unlucky = |error: std::io::Error| {
+    let lock_error = |error: std::io::Error| {
         ServerError::Unavailable(format!("{} cannot be locked: {error}", path.display()))
     };
     let mut options = File::options();
     options.create(true).truncate(false).write(true);
-    let file = options.open(path).map_err(unlucky)?;
+    let file = options.open(path).map_err(lock_error)?;
     let began = Instant::now();
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::Error(error)) => return Err(unlucky(error)),
+            Err(TryLockError::Error(error)) => return Err(lock_error(error)),
             Err(TryLockError::WouldBlock) if began.elapsed() < MAX_CHANGE_WAIT => {
                 thread::sleep(CHANGE_PAUSE);
             }

@@ -124,7 +124,7 @@ fn answer<'a>(core: &Core, head: &'a [u8]) -> Result<&'a str, Refusal> {
         .collect();
     let fields = fields
         .filter(|_| is_http)
-        .ok_or_else(|| invalid("the head is not one of HTTP/1.1"))?;
+        .ok_or_else(|| invalid("not an HTTP/1.1 request"))?;
     let field = |name: &str| {
         let mut found = fields
             .iter()

@@ -242,7 +242,8 @@ impl Call {
         let time = self.core.config.limits.body_time;
         let Ok(bytes) = tokio::time::timeout(time, gathering).await else {
             return Err(ServerError::TooSlow(format!(
-                "the body did not arrive within {time:?}"
+                "the body did not arrive within {} s (limits.body_time): send it faster, or in smaller requests",
+                time.as_secs_f64()
             )));
         };
         let bytes = bytes?;

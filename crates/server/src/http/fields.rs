@@ -17,7 +17,7 @@
 use std::ops::Bound;
 
 use axum::http::StatusCode;
-use isomer_db::{Context, ConvergentKind, Map, Origins, Update, Value, json, params};
+use isomer_db::{Context, ConvergentKind, FieldOrigins, Map, Update, Value, json, params};
 
 use super::{
     base64,
@@ -151,7 +151,7 @@ fn whole(number: i128) -> Value {
 }
 
 /// Replicas by name, with the contribution of each.
-fn origins(found: &Origins) -> Map {
+fn origins(found: &FieldOrigins) -> Map {
     let all: Vec<Value> = found
         .replicas
         .iter()
@@ -253,7 +253,7 @@ fn update_of(change: Map, depth: usize) -> Result<Update> {
                     Some(precision.ok_or_else(|| wrong("hll"))?)
                 }
             };
-            Update::Hll {
+            Update::Sketch {
                 add: values(hll.get("add").cloned(), "hll")?,
                 precision,
             }

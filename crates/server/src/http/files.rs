@@ -3,7 +3,7 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use axum::http::{StatusCode, header};
-use isomer_db::{FileAbout, FileReader, PathKind, Value, params};
+use isomer_db::{FileMetadata, FileReader, PathKind, Value, params};
 use tokio::sync::mpsc;
 
 use super::{
@@ -28,18 +28,18 @@ fn path(call: &Call) -> String {
     call.param("path").unwrap_or_default().to_owned()
 }
 
-fn about_value(name: &str, about: &FileAbout) -> Value {
+fn metadata_value(name: &str, metadata: &FileMetadata) -> Value {
     let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
-    let kind = match about.kind {
+    let kind = match metadata.kind {
         PathKind::File => "file",
         PathKind::Folder => "folder",
     };
     params! {
         "name" => name,
         "kind" => kind,
-        "bytes" => number(about.bytes),
-        "created_ms" => number(about.created_ms),
-        "modified_ms" => number(about.modified_ms),
+        "bytes" => number(metadata.bytes),
+        "created_ms" => number(metadata.created_ms),
+        "modified_ms" => number(metadata.modified_ms),
     }
     .into()
 }
@@ -56,7 +56,7 @@ pub async fn list(call: Call, access: DatabaseAccess) -> Result<Reply> {
             let next = next.map(|(name, _)| Value::from(name.as_str()));
             let entries: Vec<Value> = found
                 .iter()
-                .map(|(name, about)| about_value(name, about))
+                .map(|(name, metadata)| metadata_value(name, metadata))
                 .collect();
             let mut page = params! { "entries" => entries };
             if let Some(next) = next {
@@ -78,12 +78,12 @@ pub async fn make_folder(call: Call, access: DatabaseAccess) -> Result<Reply> {
 }
 
 /// The ETag of a content: file, size, time of its last change, and concurrent writes of replicas.
-fn tag(about: &FileAbout) -> String {
+fn tag(metadata: &FileMetadata) -> String {
     let parts = (
-        about.file,
-        about.bytes,
-        (about.modified_ms, about.created_ms),
-        about.merge_mark,
+        metadata.file,
+        metadata.bytes,
+        (metadata.modified_ms, metadata.created_ms),
+        metadata.merge_mark,
     );
     etag_of(format!("{parts:?}").as_bytes())
 }
@@ -100,8 +100,8 @@ pub async fn get(call: Call, access: DatabaseAccess) -> Result<Reply> {
         .core
         .blocking(move || Ok((access.open_file(&path)?, access)))
         .await?;
-    let about = reader.about();
-    let tag = tag(&about);
+    let metadata = reader.metadata();
+    let tag = tag(&metadata);
     if Conditions::of(&call.headers)?.is_known(&tag) {
         return Ok(Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&tag));
     }
@@ -110,21 +110,21 @@ pub async fn get(call: Call, access: DatabaseAccess) -> Result<Reply> {
         .header(header::IF_RANGE)?
         .is_none_or(|known| known == tag);
     let asked = call.header(header::RANGE)?.filter(|_| same);
-    let part = match asked.map_or(Part::All, |text| Part::of(text, about.bytes)) {
+    let part = match asked.map_or(Part::All, |text| Part::of(text, metadata.bytes)) {
         Part::None => {
             let reply = Reply::error(&ServerError::Invalid(format!(
                 "the file has {} bytes: the requested range is outside of it",
-                about.bytes
+                metadata.bytes
             )));
             return Ok(reply
                 .with_status(StatusCode::RANGE_NOT_SATISFIABLE)
-                .with(header::CONTENT_RANGE, format!("bytes */{}", about.bytes)));
+                .with(header::CONTENT_RANGE, format!("bytes */{}", metadata.bytes)));
         }
         part => part,
     };
     let (from, count) = match part {
         Part::Some { from, count } => (from, count),
-        _ => (0, about.bytes),
+        _ => (0, metadata.bytes),
     };
     let credentials = RequestCredentials::of(&call, &access)?;
     let content = Content {
@@ -139,7 +139,7 @@ pub async fn get(call: Call, access: DatabaseAccess) -> Result<Reply> {
         .with(header::ACCEPT_RANGES, "bytes")
         .with(header::CONTENT_LENGTH, count.to_string());
     if let Part::Some { from, count } = part {
-        let range = format!("bytes {from}-{}/{}", from + count - 1, about.bytes);
+        let range = format!("bytes {from}-{}/{}", from + count - 1, metadata.bytes);
         reply = reply
             .with_status(StatusCode::PARTIAL_CONTENT)
             .with(header::CONTENT_RANGE, range);
@@ -240,7 +240,7 @@ pub async fn put(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
     let body = std::mem::take(call.body.get_mut());
     let writing = call.core.blocking(move || {
         // Checks preconditions before the body is read.
-        let now = access.read(|tx| Ok(tx.files().about(&path)?))?;
+        let now = access.read(|tx| Ok(tx.files().metadata(&path)?))?;
         conditions.check(now.as_ref().map(tag).as_deref())?;
         let parent = path.trim_end_matches('/').rsplit_once('/');
         if let Some((parent, _)) = parent.filter(|(parent, _)| folders && !parent.is_empty()) {
@@ -267,7 +267,7 @@ pub async fn put(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
         }
         // The check is repeated in the committing transaction: another client may have been faster.
         let mut replaced = false;
-        let about = writer.finish_if(|now| {
+        let metadata = writer.finish_if(|now| {
             replaced = now.is_some();
             conditions.check(now.map(tag).as_deref())
         })?;
@@ -275,7 +275,7 @@ pub async fn put(mut call: Call, access: DatabaseAccess) -> Result<Reply> {
             true => StatusCode::NO_CONTENT,
             false => StatusCode::CREATED,
         };
-        Ok(Answer::of(status).with_etag(tag(&about)))
+        Ok(Answer::of(status).with_etag(tag(&metadata)))
     });
     let (outcome, ()) = tokio::join!(writing, pump(body, sender, pause));
     outcome.map(|answer| answer.into_reply(false))
@@ -290,7 +290,7 @@ pub async fn delete(call: Call, access: DatabaseAccess) -> Result<Reply> {
             access.write(Role::Editor, |tx| {
                 let files = tx.files();
                 let now = files
-                    .about(&path)?
+                    .metadata(&path)?
                     .ok_or_else(|| ServerError::NotFound(format!("no file or folder `{path}`")))?;
                 conditions.check(Some(&tag(&now)))?;
                 if all {
@@ -312,7 +312,7 @@ pub async fn rename(call: Call, access: DatabaseAccess) -> Result<Reply> {
         .blocking(move || {
             access.write(Role::Editor, |tx| {
                 let files = tx.files();
-                let now = files.about(&from)?;
+                let now = files.metadata(&from)?;
                 // Preconditions refer to the source.
                 conditions.check(now.as_ref().map(tag).as_deref())?;
                 files.rename(&from, &to)?;

@@ -160,7 +160,7 @@ async fn read(call: &mut Call) -> Result<QueryRequest> {
         Some(Value::Int(seconds @ 1..)) => Some(Duration::from_secs(seconds.unsigned_abs())),
         Some(other) => return Err(wrong("maxExecutionTime", "seconds, at least 1", other)),
     };
-    // One server has one order of commits: the version of a bookmark has been committed.
+    // A transaction begins after every commit that has returned, in any process: the version of a bookmark is included.
     fields.take("bookmarks");
     Ok(QueryRequest {
         statement: fields.needed_text("statement")?,

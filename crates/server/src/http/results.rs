@@ -13,7 +13,7 @@ use std::{
 use axum::body::Bytes;
 use futures_util::stream;
 use isomer_db::{
-    CancelHandle, Named, Query, Reads,
+    CancelHandle, NameFilter, Query, QueryDependencies,
     internals::data::{
         Access as Mode, Change, ChangeSet, ConvergentOwner, DataError, GraphRead, NodeLabels,
         Transaction, Version,
@@ -84,7 +84,7 @@ pub async fn results(mut call: Call, mut access: DatabaseAccess) -> Result<Reply
         newest: access.feed().subscribe(),
         access,
         asked,
-        reads: Reads::default(),
+        reads: QueryDependencies::default(),
         at: 0,
         tag: known.unwrap_or_default(),
         ready: None,
@@ -145,7 +145,7 @@ struct Following {
     access: DatabaseAccess,
     credentials: RequestCredentials,
     asked: QueryRequest,
-    reads: Reads,
+    reads: QueryDependencies,
     newest: watch::Receiver<Newest>,
     /// The version up to which the sent result is current.
     at: Version,
@@ -304,11 +304,11 @@ impl Following {
 }
 
 /// Whether a change may affect rows that depend on `reads`.
-fn touches(reads: &Reads, tx: &Transaction, change: &Change<'_>) -> Result<bool> {
+fn touches(reads: &QueryDependencies, tx: &Transaction, change: &Change<'_>) -> Result<bool> {
     let catalog = tx.catalog();
     let labels = |labels: &[LabelId]| {
         let mut names = labels.iter().filter_map(|label| catalog.label_name(*label));
-        reads.labels == Named::Any || names.any(|name| reads.labels.has(&name))
+        reads.labels == NameFilter::Any || names.any(|name| reads.labels.has(&name))
     };
     let node = |id: NodeId| -> Result<bool> {
         let mut now = NodeLabels::new();
@@ -317,7 +317,7 @@ fn touches(reads: &Reads, tx: &Transaction, change: &Change<'_>) -> Result<bool>
     };
     let of_type = |id: TypeId| {
         let name = catalog.type_name(id);
-        reads.types == Named::Any || name.is_some_and(|name| reads.types.has(&name))
+        reads.types == NameFilter::Any || name.is_some_and(|name| reads.types.has(&name))
     };
     let in_bucket = |id: u32| {
         let name = catalog.bucket_name(id);
@@ -345,7 +345,7 @@ fn touches(reads: &Reads, tx: &Transaction, change: &Change<'_>) -> Result<bool>
         | Change::RelationshipsLoaded { type_id, .. } => of_type(*type_id),
         Change::Converged { owner, .. } | Change::FieldMerged { owner, .. } => match owner {
             ConvergentOwner::Node(id) => node(*id)?,
-            ConvergentOwner::Relationship(_) => reads.types != Named::default(),
+            ConvergentOwner::Relationship(_) => reads.types != NameFilter::default(),
         },
         Change::KeyPut { bucket, .. }
         | Change::KeyPutUntil { bucket, .. }
@@ -544,7 +544,7 @@ mod tests {
             .map(|(name, value)| (name, Value::from(value)))
             .collect();
         let reads = tx.reads(("RETURN kv.get($b, 'k') AS v, date('2026-11-22') AS d, datetime({year: 2026, timezone: 'UTC'}) AS t, date($b) AS s, time.truncate('hour', time('12:30Z')) AS o", &parameters))?;
-        assert!(reads.buckets.contains("seen") && reads.labels == Named::default());
+        assert!(reads.buckets.contains("seen") && reads.labels == NameFilter::default());
         let reads = tx.reads("MATCH (a:A)-[:R]->(b:B) RETURN a.n, b.n")?;
         assert!(reads.labels.has("A") && reads.labels.has("B") && !reads.labels.has("C"));
         assert!(reads.types.has("R") && !reads.types.has("S"));

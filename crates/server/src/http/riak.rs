@@ -99,7 +99,7 @@ impl Type {
 }
 
 /// `{"type", "value", "context"}` as Riak answers.
-fn value_json(kind: Type, fetched: isomer_db::Fetched) -> Result<String> {
+fn value_json(kind: Type, fetched: isomer_db::FieldState) -> Result<String> {
     if fetched.kind.is_some_and(|found| found != kind.kind()) {
         return Err(ServerError::Invalid(format!(
             "the stored value is not a {}",
@@ -244,7 +244,7 @@ fn change(kind: Type, body: &Value, depth: usize) -> Result<Update> {
             match kind {
                 _ if add.is_empty() => Err(wrong(kind)),
                 Type::GrowSet => Ok(Update::GrowSet(add)),
-                _ => Ok(Update::Hll {
+                _ => Ok(Update::Sketch {
                     add,
                     precision: None,
                 }),

@@ -425,7 +425,8 @@ pub(super) async fn pump(mut body: Body, sender: mpsc::Sender<Piece>, pause: Dur
         let frame = tokio::time::timeout(pause.min(earned.saturating_sub(waited)), body.frame());
         let piece = match frame.await {
             Err(_) => Err(ServerError::TooSlow(format!(
-                "the body arrives too slowly: a pause of at most {pause:?} is allowed (limits.body_time), and {MIN_BYTES_PER_SECOND} bytes a second"
+                "the body arrives too slowly: it may pause for {} s (limits.body_time), and needs {MIN_BYTES_PER_SECOND} bytes per second on average",
+                pause.as_secs_f64()
             ))),
             Ok(None) => Ok(None),
             Ok(Some(Err(error))) => Err(ServerError::Invalid(format!(

@@ -119,7 +119,7 @@ impl World for DatabaseWorld {
             }
             "take" => {
                 let (bucket, sequence) = rest.split_once('/').context("take BUCKET/SEQUENCE")?;
-                db.take_number(bucket, sequence)
+                db.allocate_number(bucket, sequence)
                     .map(|number| number.to_string())
             }
             _ if buckets::is_command(command) => match &session.open {

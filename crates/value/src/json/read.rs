@@ -348,8 +348,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn unicode_escape(&mut self, start: usize) -> Result<char, ValueError> {
-        let lone =
-            "half of a surrogate pair stands alone: a character over U+FFFF takes two \\u escapes";
+        let lone = "unpaired surrogate: a character over U+FFFF takes two \\u escapes";
         let first = self.hex(start)?;
         let code = match first {
             0xd800..=0xdbff => {

@@ -149,7 +149,7 @@ fn parse_units(scanner: &mut Scanner<'_>) -> Result<Duration, ValueError> {
         let Some((_, Some(letter), share)) = unit else {
             let expected = if in_time { "H, M, S" } else { "Y, M, W, D" };
             return Err(scanner.error(format!(
-                "behind an amount stands one of {expected}, in this order, each once"
+                "an amount must be followed by one of {expected}, in this order, each at most once"
             )));
         };
         scanner.eat(*letter);

@@ -413,15 +413,15 @@ impl Blocks {
         room: &mut dyn FnMut(usize) -> Result<(), E>,
     ) -> Result<bool, E> {
         self.block.clear();
-        while let Some((len, goes_on)) = self.next_length()? {
+        while let Some((len, continues)) = self.next_length()? {
             let bytes = self.block.len() + len as usize;
             if bytes > self.reserved {
                 room(bytes - self.reserved)?;
                 self.reserved = bytes;
                 self.block.reserve_exact(len as usize);
             }
-            self.next_piece(len, goes_on)?;
-            if !goes_on {
+            self.next_piece(len, continues)?;
+            if !continues {
                 return Ok(true);
             }
         }
@@ -448,7 +448,7 @@ impl Blocks {
         let mut len = [0; 4];
         read_exact(&mut self.file, &mut len, "a block")?;
         let len = u32::from_le_bytes(len);
-        let (len, goes_on) = if self.in_pieces {
+        let (len, continues) = if self.in_pieces {
             (len & !CONTINUED, len & CONTINUED != 0)
         } else {
             (len, false)
@@ -458,11 +458,11 @@ impl Blocks {
             return Err(SegmentDamage::BlockTooLong { number }.into());
         }
         self.left -= taken;
-        Ok(Some((len, goes_on)))
+        Ok(Some((len, continues)))
     }
 
     /// Reads a piece and appends it to the block.
-    fn next_piece(&mut self, len: u32, goes_on: bool) -> Result<(), SegmentError> {
+    fn next_piece(&mut self, len: u32, continues: bool) -> Result<(), SegmentError> {
         let number = self.read;
         let start = self.block.len();
         self.block.resize(start + len as usize, 0);
@@ -470,7 +470,7 @@ impl Blocks {
         read_exact(&mut self.file, piece, "a block")?;
         let mut sum = [0; 8];
         read_exact(&mut self.file, &mut sum, "a block")?;
-        let flag = if goes_on { CONTINUED } else { 0 };
+        let flag = if continues { CONTINUED } else { 0 };
         if block_sum(number, len | flag, piece) != sum {
             return Err(SegmentDamage::BlockChecksum { number }.into());
         }

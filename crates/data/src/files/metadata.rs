@@ -24,7 +24,7 @@ pub struct FileId(#[doc(hidden)] pub u64);
 /// The metadata of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FileAbout {
+pub struct FileMetadata {
     /// Its kind.
     pub kind: PathKind,
     /// The file; nothing for a folder.
@@ -43,10 +43,10 @@ pub struct FileAbout {
 
 impl FileTree<'_> {
     /// The target of a path; nothing where it does not exist.
-    pub fn file_about(self, path: &str) -> Result<Option<FileAbout>, DataError> {
+    pub fn file_metadata(self, path: &str) -> Result<Option<FileMetadata>, DataError> {
         match self.find_path(&names(path)?)? {
             None => Ok(None),
-            Some((kind, number)) => Ok(Some(self.about(kind, number)?)),
+            Some((kind, number)) => Ok(Some(self.metadata(kind, number)?)),
         }
     }
 
@@ -64,7 +64,7 @@ impl FileTree<'_> {
         }
     }
 
-    pub(crate) fn about(self, kind: FileKind, number: u64) -> Result<FileAbout, DataError> {
+    pub(crate) fn metadata(self, kind: FileKind, number: u64) -> Result<FileMetadata, DataError> {
         let record = if number == ROOT {
             Stored {
                 bytes: 0,
@@ -81,7 +81,7 @@ impl FileTree<'_> {
             },
             FileKind::Folder => 0,
         };
-        Ok(FileAbout {
+        Ok(FileMetadata {
             kind: match kind {
                 FileKind::File => PathKind::File,
                 FileKind::Folder => PathKind::Folder,
