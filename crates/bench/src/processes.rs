@@ -211,7 +211,10 @@ fn together(
     db.close()?;
     let mut members = Vec::new();
     for at in 0..count {
-        members.push(Member::start(command(), shared, &format!("process-{at}"))?);
+        let mut member = Member::start(command(), shared, &format!("process-{at}"))?;
+        member.say("ready 0")?;
+        member.heard()?;
+        members.push(member);
     }
     for member in &mut members {
         member.say(&format!("write {}", time.as_millis()))?;
@@ -374,14 +377,19 @@ pub fn member(orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
     let path = std::env::var_os(PATH).with_context(|| format!("{PATH} is not set"))?;
     let who = std::env::var(WHO).with_context(|| format!("{WHO} is not set"))?;
     let db = open(Path::new(&path), Sharing::Shared)?;
-    let syncs = db.statistics()?.syncs;
     writeln!(answers, "open")?;
     answers.flush()?;
+    let mut syncs = 0;
     for order in orders.lines() {
         let order = order?;
         let (what, number) = order.split_once(' ').context("an order has a number")?;
         let number: u64 = number.parse()?;
         let answer = match what {
+            // Apart from the others: it may count all pairs.
+            "ready" => {
+                syncs = db.statistics()?.syncs;
+                number.to_string()
+            }
             "write" => {
                 let commits = write_for(&db, &who, Duration::from_millis(number))?;
                 format!("{commits} {}", db.statistics()?.syncs - syncs)

@@ -11,14 +11,15 @@ use std::{
 use isomer_shared_log::{LogProcess, SharedLog};
 use isomer_storage::sync::{MutexGuard, RwLock};
 use isomer_storage::{
-    Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, MAX_KEY_BYTES, MAX_VALUE_BYTES,
-    MemoryKind, Order, PairIterator, Reservation, Statistics, StorageError, StreamEntry, Version,
-    View, damaged, io_error, version_not_kept,
+    Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, LoggedEnd, MAX_KEY_BYTES,
+    MAX_VALUE_BYTES, MemoryKind, Order, PairIterator, Reservation, Statistics, StorageError,
+    StreamEntry, Version, View, damaged, io_error, version_not_kept,
 };
 use isomer_vfs::{Lock, OpenMode};
 
 use crate::{
-    BlockCache, LevelStatistics, LsmOptions, OnChange, RangeTombstone, Tree, TreeOptions,
+    BlockCache, LevelStatistics, LogSharing, LsmOptions, OnChange, RangeTombstone, Tree,
+    TreeOptions,
     background::{Background, is_flushing},
     backup::{begin, end},
     core::{Core, Progress, no_memory},
@@ -166,8 +167,11 @@ impl LsmBackend {
     ) -> Result<Self, StorageError> {
         options.seal = open::seal(directory, &options)?;
         check_manifest(directory, &options, store)?;
-        open::sync_names(directory, &options)?;
         processes::check_log_exists(directory, &options)?;
+        if let LogSharing::Over(_) = options.sharing {
+            open::sync_names(directory, &options)?;
+        }
+        // The first process that opens a log makes the names of the folder around it durable.
         let OpenedLog { log, numbers } = processes::open_log(directory, &options)?;
         let lease = Lease::new(options.disk.clone(), directory);
         let maintains = !options.read_only && lease.try_take()? == LeaseOutcome::Here;
@@ -477,6 +481,38 @@ impl LsmBackend {
         }
     }
 
+    /// Applies commits that are in a shared log before `end`, and publishes the last version. The caller holds the
+    /// writer's lock.
+    fn apply_from_log(&self, commits: &[Commit<'_>], end: LogPoint) {
+        let core = &*self.core;
+        let Some(last) = commits.last() else {
+            return;
+        };
+        Commit::assert_order(self.published.read().version(), commits);
+        let room = commits.iter().map(room_for).sum();
+        // The commits are in the log: they are applied even if the estimate of the record's room was too low.
+        let _ = core.chunks.reserve(room);
+        let _unfinished = Unfinished::of(core);
+        match room > core.options.memtable_bytes {
+            true => self.insert_large(commits, Some(end)),
+            false => insert(&core.shared.state(), commits),
+        }
+        self.publish(last.version);
+    }
+
+    /// Back-pressure, after commits from a shared log were published.
+    fn note_applied_bytes(&self, commits: &[Commit<'_>]) {
+        let core = &*self.core;
+        if commits.is_empty() {
+            return;
+        }
+        let state = core.shared.state();
+        core.note_filling(&state);
+        if !core.follows() {
+            core.pace(&state, commits.iter().map(content_bytes).sum());
+        }
+    }
+
     fn publish(&self, version: Version) {
         let view = self.core.shared.publish(version);
         let old = std::mem::replace(&mut *self.published.write(), view);
@@ -718,6 +754,11 @@ fn content_bytes(commit: &Commit<'_>) -> usize {
 /// Bytes that a record of the shared log takes in memtables, for each of its bytes: an estimate.
 const RECORD_SHARE: usize = 2;
 
+/// Records of a shared log that are applied together have at most this part of a memtable's bytes, and at most
+/// [`MAX_RECORD_BATCH_BYTES`].
+const RECORD_BATCH_SHARE: usize = 64;
+const MAX_RECORD_BATCH_BYTES: usize = 256 << 10;
+
 /// Approximate bytes that a commit takes in memtables.
 fn room_for(commit: &Commit<'_>) -> usize {
     let entries = commit.writes.slots().len() + commit.writes.deleted_ranges().len();
@@ -929,27 +970,44 @@ impl Backend for LsmBackend {
         };
         let _writer = core.writer.lock();
         core.check_poison()?;
-        let window_ms = core.options.retention.versions_ms;
-        let Some(last) = commits.last() else {
-            wal.note_applied(after, None, window_ms);
-            return Ok(());
+        let committed = commits.last().map(|last| (last.version, time_ms));
+        self.apply_from_log(commits, after);
+        wal.note_applied(after, committed, core.options.retention.versions_ms);
+        self.note_applied_bytes(commits);
+        Ok(())
+    }
+
+    fn record_batch_bytes(&self) -> usize {
+        (self.core.options.memtable_bytes / RECORD_BATCH_SHARE).min(MAX_RECORD_BATCH_BYTES)
+    }
+
+    fn apply_logged_records(
+        &self,
+        commits: &[Commit<'_>],
+        ends: &[LoggedEnd],
+    ) -> Result<(), StorageError> {
+        let core = &*self.core;
+        let record_of = |from: &mut usize, end: &LoggedEnd| {
+            &commits[std::mem::replace(from, end.commits)..end.commits]
         };
-        Commit::assert_order(self.published.read().version(), commits);
-        let room = commits.iter().map(room_for).sum();
-        // The commits are in the log: they are applied even if the estimate of the record's room was too low.
-        let _ = core.chunks.reserve(room);
-        let _unfinished = Unfinished::of(core);
-        match room > core.options.memtable_bytes {
-            true => self.insert_large(commits, Some(after)),
-            false => insert(&core.shared.state(), commits),
+        let room: usize = commits.iter().map(room_for).sum();
+        let fits = room <= core.options.memtable_bytes;
+        let (Some(wal), [_, .., last], true) = (core.wal.shared(), ends, fits) else {
+            let mut from = 0;
+            return ends.iter().try_for_each(|end| {
+                self.apply_logged(record_of(&mut from, end), end.time_ms, end.after)
+            });
+        };
+        let _writer = core.writer.lock();
+        core.check_poison()?;
+        self.apply_from_log(commits, last.after);
+        let mut from = 0;
+        for end in ends {
+            let committed = record_of(&mut from, end).last();
+            let committed = committed.map(|last| (last.version, end.time_ms));
+            wal.note_applied(end.after, committed, core.options.retention.versions_ms);
         }
-        let state = core.shared.state();
-        self.publish(last.version);
-        wal.note_applied(after, Some((last.version, time_ms)), window_ms);
-        core.note_filling(&state);
-        if !core.follows() {
-            core.pace(&state, commits.iter().map(content_bytes).sum());
-        }
+        self.note_applied_bytes(commits);
         Ok(())
     }
 
@@ -1237,9 +1295,12 @@ fn begin_background_work(core: &Arc<Core>, last: Version) {
 /// Seals what was replayed. A database that is only read from now on would search this memtable forever, and the next
 /// opening would replay it again.
 fn seal_replayed(core: &Core, last: Version) {
-    if core.shared.state().active.bytes()
-        >= (core.options.memtable_bytes / REPLAY_FLUSH_SHARE).max(1)
-    {
+    let least = match core.wal.shared() {
+        // Other processes would apply it again, too.
+        Some(_) => core.least_flushed_bytes(),
+        None => core.options.memtable_bytes / REPLAY_FLUSH_SHARE,
+    };
+    if core.shared.state().active.bytes() >= least.max(1) {
         core.seal(last);
     }
 }

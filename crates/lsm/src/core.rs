@@ -30,6 +30,8 @@ const MAX_SEALED: usize = 2;
 const SLOWDOWN_RUN_COUNT: usize = 16;
 /// An idle memtable that uses less than this fraction of its limit is not flushed.
 const IDLE_SHARE: usize = 16;
+/// The same in bytes, if processes share the database: each process that opens it applies what is not flushed first.
+const SHARED_IDLE_BYTES: usize = 256 << 10;
 /// Longest delay of a commit.
 const MAX_SLEEP: Duration = Duration::from_millis(4);
 /// Shorter delays are accumulated.
@@ -263,10 +265,19 @@ impl Core {
     /// a budget, or if processes share the database: the next one would apply these commits when it opens it.
     pub fn note_filling(&self, state: &State) {
         if (self.options.memory.is_some() || self.wal.shared().is_some())
-            && state.active.bytes() >= self.options.memtable_bytes / IDLE_SHARE
+            && state.active.bytes() >= self.least_flushed_bytes()
             && !self.filling.swap(true, Ordering::Relaxed)
         {
             self.signalled.notify_all();
+        }
+    }
+
+    /// A memtable that uses less is not flushed before it is full.
+    pub fn least_flushed_bytes(&self) -> usize {
+        let least = self.options.memtable_bytes / IDLE_SHARE;
+        match self.wal.shared() {
+            Some(_) => least.min(SHARED_IDLE_BYTES),
+            None => least,
         }
     }
 
@@ -281,8 +292,8 @@ impl Core {
             return;
         }
         self.filling.store(false, Ordering::Relaxed);
-        let is_worth = !self.follows()
-            && self.shared.state().active.bytes() >= self.options.memtable_bytes / IDLE_SHARE;
+        let is_worth =
+            !self.follows() && self.shared.state().active.bytes() >= self.least_flushed_bytes();
         if is_worth && self.check_writable().is_ok() {
             self.seal(last);
         }

@@ -40,6 +40,6 @@ pub use blobs::{BlobError, Blobs, Created, Replaced, Tag, check_name};
 pub use directory::{DirectoryBlobs, DirectoryLog, DirectoryMode, DirectoryOptions, LogProcess};
 pub use log::{Append, LogError, LogId, Position, SharedLog};
 pub use memory::{Fate, Faults, Hook, MemoryBlobs, MemoryLog, Moment};
-pub use node::{LogNode, NodeError, Options, StateMachine, Validated};
+pub use node::{LogNode, NodeError, Options, ReadRecord, StateMachine, Validated};
 pub use record::{Nonce, Record, RecordError, RecordHash};
 pub use retry::Retry;

@@ -11,8 +11,9 @@ use crate::{
 
 /// Bytes of records that a node reads in one call.
 const PAGE_BYTES: usize = 4 << 20;
-/// A larger buffer is not kept for the next record.
-const MAX_REUSED_BUFFER_BYTES: usize = 256 << 10;
+/// A larger buffer is not kept for the next record. Any thread may commit: what each of them allocated and freed would
+/// stay in its part of the heap.
+const MAX_REUSED_BUFFER_BYTES: usize = 1 << 20;
 /// Marks of time in a grace period.
 const MARKS: u32 = 64;
 /// Knowledge of what is trimmed that is older than this part of the grace period is read anew.
@@ -39,12 +40,34 @@ pub trait StateMachine {
         Ok(())
     }
 
+    /// Gets the content of a record back that [`StateMachine::validate`] has made, for the memory of the next one.
+    fn recycle(&mut self, content: Vec<u8>) {
+        drop(content);
+    }
+
     /// Applies the content of the record at `at`, whose hash is `hash`: one of another node, or one of this node whose
     /// commit had an unknown outcome.
     ///
     /// # Errors
     /// A sentence, if the content cannot be applied. The node is unusable then.
     fn apply(&mut self, at: Position, hash: RecordHash, content: &[u8]) -> Result<(), String>;
+
+    /// Bytes of content that one call of [`StateMachine::apply_all`] gets at most, unless one record has more. By
+    /// default each call gets one record.
+    fn batch_bytes(&self) -> usize {
+        0
+    }
+
+    /// Applies consecutive records, as [`StateMachine::apply`] does one by one. There is room for them together.
+    ///
+    /// # Errors
+    /// The position of the record that cannot be applied, and a sentence. The node is unusable then.
+    fn apply_all(&mut self, records: &[ReadRecord<'_>]) -> Result<(), (Position, String)> {
+        records.iter().try_for_each(|record| {
+            let applied = self.apply(record.at, record.hash, record.content);
+            applied.map_err(|reason| (record.at, reason))
+        })
+    }
 
     /// Applies this node's record at `at`: `validated` is what the last call of [`StateMachine::validate`], for
     /// `group`, has returned, and has content. A state machine that keeps what it has validated need not decode it
@@ -63,6 +86,17 @@ pub trait StateMachine {
         let content = validated.content.as_deref().unwrap_or_default();
         self.apply(at, hash, content)
     }
+}
+
+/// A record that was read from the log.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadRecord<'r> {
+    /// Its position.
+    pub at: Position,
+    /// Its hash.
+    pub hash: RecordHash,
+    /// What the state machine applies.
+    pub content: &'r [u8],
 }
 
 /// A validated group.
@@ -330,7 +364,11 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
             match self.append(content)? {
                 Attempt::Committed(hash, now) => {
                     self.apply_own(hash, now, group, &validated)?;
-                    return Ok(validated.outcomes.into_iter().map(committed).collect());
+                    let Validated { outcomes, content } = validated;
+                    if let Some(content) = content {
+                        self.recycle(content);
+                    }
+                    return Ok(outcomes.into_iter().map(committed).collect());
                 }
                 // The transactions are valid only if they still are after what others committed.
                 Attempt::Taken => {}
@@ -497,11 +535,47 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
         if page.is_empty() {
             return Err(missing(at).into());
         }
-        for bytes in page {
-            let (record, hash) = self.decode(&bytes)?;
-            self.apply_record(record.content, hash)?;
+        let mut rest = page.as_slice();
+        while !rest.is_empty() {
+            rest = &rest[self.apply_batch(rest)?..];
         }
         Ok(())
+    }
+
+    /// Applies the first records of `page`, whose first one is at the next position, as many as the state machine
+    /// takes together; returns their number.
+    fn apply_batch(&mut self, page: &[Vec<u8>]) -> Result<usize, NodeError> {
+        let most = self.machine.batch_bytes();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut last = self.last;
+        for (at, record) in (self.next..).zip(page) {
+            if !batch.is_empty() && bytes + record.len() > most {
+                break;
+            }
+            let decoded = Record::decode(record, at, self.log.id());
+            let decoded = decoded.and_then(|(record, hash)| {
+                record.follows(at, last)?;
+                Ok((record.content, hash))
+            });
+            let (content, hash) = match decoded {
+                Ok(decoded) => decoded,
+                Err(error) if batch.is_empty() => return Err(error.into()),
+                // Those before it are applied first.
+                Err(_) => break,
+            };
+            (bytes, last) = (bytes + record.len(), hash);
+            batch.push(ReadRecord { at, hash, content });
+        }
+        let content_bytes = batch.iter().map(|record| record.content.len()).sum();
+        let made = self.machine.make_room(content_bytes);
+        made.map_err(NodeError::NoRoom)?;
+        let applied = self.machine.apply_all(&batch);
+        applied.map_err(|(at, reason)| NodeError::Apply { at, reason })?;
+        let now = self.options.time.now();
+        for record in &batch {
+            self.note_applied(record.hash, now);
+        }
+        Ok(batch.len())
     }
 
     /// The record in `bytes`, which is at the next position.
@@ -509,6 +583,12 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
         let (record, hash) = Record::decode(bytes, self.next, self.log.id())?;
         record.follows(self.next, self.last)?;
         Ok((record, hash))
+    }
+
+    fn recycle(&mut self, content: Vec<u8>) {
+        if content.capacity() <= MAX_REUSED_BUFFER_BYTES {
+            self.machine.recycle(content);
+        }
     }
 
     fn make_room(&mut self, content: &[u8]) -> Result<(), NodeError> {

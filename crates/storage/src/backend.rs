@@ -65,6 +65,17 @@ impl Default for LogPoint {
     }
 }
 
+/// The end of a record among several of a shared log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedEnd {
+    /// Number of commits in it and the records before it.
+    pub commits: usize,
+    /// Its time, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// The place behind it.
+    pub after: LogPoint,
+}
+
 /// The part of an engine that differs between engines. Calls that change something come from one thread at a
 /// time; reads may come from any thread.
 pub trait Backend: Send + Sync + 'static {
@@ -119,6 +130,27 @@ pub trait Backend: Send + Sync + 'static {
         Err(StorageError::Unavailable(
             "this engine cannot be shared by several processes: use `lsm`".to_owned(),
         ))
+    }
+    /// Bytes of records that one call of [`Backend::apply_logged_records`] gets at most, unless one record has more.
+    fn record_batch_bytes(&self) -> usize {
+        0
+    }
+    /// Applies consecutive records of a shared log, as [`Backend::apply_logged`] does one by one; readers need not see
+    /// the versions in between. `commits` are those of all records, and `ends` has the end of each record.
+    ///
+    /// # Errors
+    /// After any error the engine is incomplete and must be opened again.
+    fn apply_logged_records(
+        &self,
+        commits: &[Commit<'_>],
+        ends: &[LoggedEnd],
+    ) -> Result<(), StorageError> {
+        let mut from = 0;
+        for end in ends {
+            self.apply_logged(&commits[from..end.commits], end.time_ms, end.after)?;
+            from = end.commits;
+        }
+        Ok(())
     }
     /// The place in the shared log behind everything that the engine holds durably without the log: where a process
     /// that opens it now begins to read.

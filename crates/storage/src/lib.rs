@@ -34,7 +34,7 @@ mod tree;
 mod view;
 mod write_set;
 
-pub use backend::{Backend, Commit, LogPoint, PairIterator};
+pub use backend::{Backend, Commit, LogPoint, LoggedEnd, PairIterator};
 pub use budget::{
     MemoryBudget, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES,
     machine_bytes,

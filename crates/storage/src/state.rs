@@ -148,14 +148,8 @@ impl<B: Backend> State<B> {
         self.guards.lock().append(&mut fresh);
     }
 
-    /// Drops recorded changes that no live transaction needs.
-    pub(crate) fn forget_changes(&self) {
-        let oldest = self.oldest_snapshot();
-        self.guards.lock().forget_before(oldest);
-    }
-
     /// The oldest snapshot that a live transaction reads, or that the next one could read.
-    fn oldest_snapshot(&self) -> Version {
+    pub(crate) fn oldest_snapshot(&self) -> Version {
         let live = self.live.lock();
         let published = self.backend.view().map_or(0, |view| view.version());
         live.keys()

@@ -104,6 +104,7 @@ impl Appending {
         };
         if is_alone {
             appending.recover(true)?;
+            sync_names(&**disk, folder)?;
             stay(&appending._presence, folder, patience)?;
         } else {
             if let Owner::OtherFormat(format) = appending.page.owner() {
@@ -242,15 +243,17 @@ impl Appending {
             tail = self.roll(&tail)?;
         }
         let active = lock.tail().active(&self.segments, tail.segment)?;
+        let durable = self.page.synced().unwrap_or(0);
         let head = Head {
             length,
             position: at,
-            durable: self.page.synced().unwrap_or(0),
+            durable,
             previous: tail.previous,
             check,
         };
         let (head, hash) = head.encode(active.segment.header.salt);
-        if let Err(error) = active.write(tail.offset, &head, record) {
+        let unsynced = at.saturating_sub(durable);
+        if let Err(error) = active.write(tail.offset, &head, record, unsynced) {
             let segment = &active.segment;
             let error = io_error(&segment.path, &error);
             // The page stays marked, so that the next appender clears what is left of the frame.
@@ -322,6 +325,10 @@ impl Appending {
         }
         let number = self.page.request_sync();
         let mut gathering = Gathering::default();
+        // A thread that syncs at once does not listen: the release of the lock would wake nobody with a system call.
+        if gathering.time(&self.page, number).is_zero() && self.try_lead(upto)? {
+            return Ok(());
+        }
         loop {
             self.check_usable()?;
             if is_synced() {
@@ -329,23 +336,29 @@ impl Appending {
             }
             let heard = ended.listen();
             let waits = gathering.time(&self.page, number);
-            let leads = match waits.is_zero() {
-                true => self.sync_lock.try_lock(ended),
-                false => Ok(None),
-            };
-            match leads.map_err(|error| io_error(&self.folder, &error))? {
-                None if is_synced() => return Ok(()),
-                None if waits.is_zero() => ended.wait(heard, ProcessLock::check_interval()),
-                None => ended.wait(heard, waits),
-                Some(_lead) => {
-                    if is_synced() {
-                        return Ok(());
-                    }
-                    self.check_usable()?;
-                    return self.lead(upto);
-                }
+            if is_synced() || (waits.is_zero() && self.try_lead(upto)?) {
+                return Ok(());
+            }
+            match waits.is_zero() {
+                true => ended.wait(heard, ProcessLock::check_interval()),
+                false => ended.wait(heard, waits),
             }
         }
+    }
+
+    /// Syncs the records below `upto`, for all that wait, unless they are synced; `false` if another thread has the
+    /// sync lock.
+    fn try_lead(&self, upto: Position) -> Result<bool, LogError> {
+        let locked = self.sync_lock.try_lock(self.page.sync_ended());
+        let locked = locked.map_err(|error| io_error(&self.folder, &error))?;
+        let Some(_lead) = locked else {
+            return Ok(false);
+        };
+        if self.page.synced().is_none_or(|synced| synced < upto) {
+            self.check_usable()?;
+            self.lead(upto)?;
+        }
+        Ok(true)
     }
 
     /// Syncs for all that wait; the caller has the sync lock.
@@ -532,6 +545,18 @@ fn enter(presence: &LockFile, folder: &Path, patience: Duration) -> Result<bool,
         }
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Makes the names in the folder above durable, that of the log among them: the process that made them may have ended
+/// before. Processes that come later need not.
+fn sync_names(disk: &dyn Disk, folder: &Path) -> Result<(), LogError> {
+    let above = folder.parent().unwrap_or(folder);
+    let above = match above.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => above,
+    };
+    let synced = disk.sync_folder(above);
+    synced.map_err(|error| io_error(above, &error))
 }
 
 /// Changes the exclusive lock into a shared one. In between, another process may enter alone, and do the same as this

@@ -249,6 +249,8 @@ pub(super) struct Window {
     bytes: Vec<u8>,
     /// Bytes to read next.
     next_bytes: usize,
+    /// The segment that was read last, so that it need not be looked up for each record.
+    held: Option<Arc<Segment>>,
 }
 
 impl Default for Window {
@@ -258,11 +260,22 @@ impl Default for Window {
             offset: 0,
             bytes: Vec::new(),
             next_bytes: FIRST_BYTES,
+            held: None,
         }
     }
 }
 
 impl Window {
+    /// The segment that begins with `first`, if it was read last.
+    pub(super) fn held(&mut self, first: Position) -> Option<Arc<Segment>> {
+        self.held.take_if(|held| held.header.first == first)
+    }
+
+    /// Keeps a segment for [`Window::held`].
+    pub(super) fn hold(&mut self, segment: Arc<Segment>) {
+        self.held = Some(segment);
+    }
+
     /// The `count` bytes of `segment` at `offset`, fewer at its end.
     fn bytes(&mut self, segment: &Segment, offset: u64, count: usize) -> Result<&[u8], LogError> {
         let (first, end) = (self.offset, self.offset + self.bytes.len() as u64);

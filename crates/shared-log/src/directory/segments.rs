@@ -253,22 +253,32 @@ impl Segments {
         cursor: &Cursor,
         window: &mut Window,
     ) -> Result<Option<(Vec<u8>, Cursor)>, LogError> {
-        self.advance(cursor, |segment, cursor| segment.record(cursor, window))
+        self.advance(cursor, window, |segment, cursor, window| {
+            segment.record(cursor, window)
+        })
     }
 
     /// The cursor after the record at `cursor`, which is not read.
     fn skip(&self, cursor: &Cursor, window: &mut Window) -> Result<Option<Cursor>, LogError> {
-        let next = self.advance(cursor, |segment, cursor| segment.skip(cursor, window))?;
+        let next = self.advance(cursor, window, |segment, cursor, window| {
+            segment.skip(cursor, window)
+        })?;
         Ok(next.map(|((), next)| next))
     }
 
     fn advance<T>(
         &self,
         cursor: &Cursor,
-        mut read: impl FnMut(&Segment, &Cursor) -> Result<Frame<T>, LogError>,
+        window: &mut Window,
+        mut read: impl FnMut(&Segment, &Cursor, &mut Window) -> Result<Frame<T>, LogError>,
     ) -> Result<Option<(T, Cursor)>, LogError> {
-        match read(&*self.existing(cursor.segment)?, cursor)? {
-            Frame::Record(record, next) => return Ok(Some((record, next))),
+        let segment = window.held(cursor.segment);
+        let segment = segment.map_or_else(|| self.existing(cursor.segment), Ok)?;
+        match read(&segment, cursor, window)? {
+            Frame::Record(record, next) => {
+                window.hold(segment);
+                return Ok(Some((record, next)));
+            }
             Frame::Invalid => return Ok(None),
             Frame::None if cursor.position == cursor.segment => return Ok(None),
             Frame::None => {}
@@ -285,7 +295,7 @@ impl Segments {
         if start.previous != cursor.previous {
             return Ok(None);
         }
-        match read(&segment, &start)? {
+        match read(&segment, &start, window)? {
             Frame::Record(record, next) => {
                 self.known.lock().open.insert(start.segment, segment);
                 Ok(Some((record, next)))

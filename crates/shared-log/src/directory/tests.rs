@@ -596,7 +596,7 @@ fn a_reader_writes_nothing() {
 }
 
 /// Handles append by turns: each maps other parts of the segment, and makes the file longer by other steps. Records
-/// that are too large for that are between the others.
+/// that are too large for that, and those that follow a sync, are written with calls.
 #[test]
 fn handles_that_map_other_parts_append_by_turns() {
     let folder = folder();
@@ -613,11 +613,11 @@ fn handles_that_map_other_parts_append_by_turns() {
             .map(|byte| (at as usize * 31 + byte) as u8)
             .collect::<Vec<u8>>()
     };
-    let last = 200;
+    let last = 400;
     for at in 1..=last {
         let handle = &handles[(at * 7 / 3 % 3) as usize];
         assert_eq!(handle.append(at, &record(at)), Ok(Append::Appended), "{at}");
-        if at % 50 == 0 {
+        if at % 150 == 0 {
             assert_eq!(handle.sync(at + 1), Ok(()));
         }
     }

@@ -137,6 +137,11 @@ impl StateMachine for Numbers {
         }
     }
 
+    fn batch_bytes(&self) -> usize {
+        // A few records.
+        400
+    }
+
     fn apply(&mut self, at: Position, _: RecordHash, content: &[u8]) -> Result<(), String> {
         for transaction in Transaction::decode_all(content) {
             for (key, value) in transaction.writes {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_shared_log::{Position, RecordHash, StateMachine, Validated};
+use isomer_shared_log::{Position, ReadRecord, RecordHash, StateMachine, Validated};
 
 use super::{
     history::History,
@@ -10,7 +10,7 @@ use super::{
     record::{GroupEncoder, GroupHead, GroupRecord, LoggedCommit, LoggedFootprint, Watermarks},
 };
 use crate::{
-    Backend, Commit, LogPoint, StorageError, Version, View, WriteSet,
+    Backend, Commit, LogPoint, LoggedEnd, StorageError, Version, View, WriteSet,
     errors::key_exists,
     state::{State, Work},
 };
@@ -50,6 +50,8 @@ pub(super) struct Machine<B: Backend> {
     last_ms: u64,
     /// The head of the record that was validated last.
     validated: GroupHead,
+    /// Memory for the next record.
+    spare: Vec<u8>,
 }
 
 impl<B: Backend> Machine<B> {
@@ -67,6 +69,7 @@ impl<B: Backend> Machine<B> {
             stream: last.stream,
             last_ms: last.time_ms,
             validated: last,
+            spare: Vec::new(),
         }
     }
 
@@ -128,26 +131,52 @@ impl<B: Backend> Machine<B> {
         self.history.note(at, &head, published, bytes);
     }
 
-    fn apply_record(
-        &mut self,
-        at: Position,
-        hash: RecordHash,
-        content: &[u8],
-    ) -> Result<(), String> {
-        let state = &*self.state;
-        let record = GroupRecord::decode(content).map_err(|error| error.to_string())?;
-        let next = state.next_version().map_err(|error| error.to_string())?;
-        if record.head.first != next {
-            return Err(format!(
-                "it follows the version {}, and this process has the version {}: open the database again",
-                record.head.first - 1,
-                next - 1
-            ));
+    /// Applies consecutive records.
+    fn apply_records(&mut self, records: &[ReadRecord<'_>]) -> Result<(), (Position, String)> {
+        let mut next = self.state.next_version();
+        let mut groups = Vec::with_capacity(records.len());
+        let mut logged: Vec<LoggedCommit<'_>> = Vec::new();
+        let mut ends = Vec::with_capacity(records.len());
+        for record in records {
+            let failed = |reason: String| (record.at, reason);
+            let group = GroupRecord::decode(record.content).map_err(|it| failed(it.to_string()))?;
+            let follows = next.map_err(|error| failed(error.to_string()))?;
+            if group.head.first != follows {
+                return Err(failed(format!(
+                    "it follows the version {}, and this process has the version {}: open the database again",
+                    group.head.first - 1,
+                    follows - 1
+                )));
+            }
+            next = Ok(group.next_version());
+            let commits = group.commits().map_err(|it| failed(it.to_string()))?;
+            logged.extend(commits);
+            ends.push(LoggedEnd {
+                commits: logged.len(),
+                time_ms: group.head.time_ms,
+                after: LogPoint {
+                    next: record.at + 1,
+                    hash: record.hash.0,
+                },
+            });
+            groups.push(group);
         }
-        let malformed = |error: super::GroupError| error.to_string();
-        let logged = record.commits().map_err(malformed)?;
+        let last = records.last().map_or(0, |last| last.at);
+        let applied = self.apply_commits(&logged, &ends);
+        applied.map_err(|reason| (last, reason))?;
+        for (record, group) in records.iter().zip(&groups) {
+            let (published, bytes) = (group.next_version() - 1, record.content.len());
+            self.note_applied(record.at, group.head, published, bytes);
+        }
+        Ok(())
+    }
+
+    /// Applies the commits of consecutive records, which end at `ends`.
+    fn apply_commits(&self, logged: &[LoggedCommit<'_>], ends: &[LoggedEnd]) -> Result<(), String> {
+        let state = &*self.state;
         let writes = logged.iter().map(LoggedCommit::writes);
-        let writes: Vec<WriteSet> = writes.collect::<Result<_, _>>().map_err(malformed)?;
+        let writes = writes.collect::<Result<Vec<WriteSet>, _>>();
+        let writes = writes.map_err(|error| error.to_string())?;
         let commits: Vec<Commit<'_>> = logged
             .iter()
             .zip(&writes)
@@ -162,25 +191,19 @@ impl<B: Backend> Machine<B> {
                 hook.committing_remote(commit);
             }
         }
-        let after = LogPoint {
-            next: at + 1,
-            hash: hash.0,
-        };
-        let applied = state
-            .backend
-            .apply_logged(&commits, record.head.time_ms, after);
+        let applied = state.backend.apply_logged_records(&commits, ends);
         applied.map_err(|error| error.to_string())?;
+        // Transactions that begin from here on, and live ones, are validated against later commits only.
+        let oldest = state.oldest_snapshot();
         let mut guards = state.guards.lock();
-        for logged in &logged {
+        for logged in logged.iter().filter(|logged| logged.version > oldest) {
             guards.record_remote(logged.version, logged.granules());
             if logged.changes_everything {
                 guards.raise_floor(logged.version);
             }
         }
-        drop(guards);
         // A process that only reads validates nothing, and must not keep all changes.
-        state.forget_changes();
-        self.note_applied(at, record.head, record.next_version() - 1, content.len());
+        guards.forget_before(oldest);
         Ok(())
     }
 }
@@ -201,7 +224,8 @@ impl<B: Backend> StateMachine for Machine<B> {
             }
         };
         let time_ms = self.log_time.now_ms(self.last_ms);
-        let mut encoder = GroupEncoder::new(time_ms, first, self.stream);
+        let spare = std::mem::take(&mut self.spare);
+        let mut encoder = GroupEncoder::reusing(spare, time_ms, first, self.stream);
         let outcomes = match group {
             [Change::Trim(upto)] => {
                 encoder.trim((*upto).min(first - 1));
@@ -237,9 +261,26 @@ impl<B: Backend> StateMachine for Machine<B> {
         made.map_err(|error| error.to_string())
     }
 
+    fn recycle(&mut self, content: Vec<u8>) {
+        self.spare = content;
+    }
+
     fn apply(&mut self, at: Position, hash: RecordHash, content: &[u8]) -> Result<(), String> {
-        let applied = self.apply_record(at, hash, content);
-        self.history.note_outcome(&applied);
+        let record = ReadRecord { at, hash, content };
+        self.apply_all(&[record]).map_err(|(_, reason)| reason)
+    }
+
+    fn batch_bytes(&self) -> usize {
+        self.state.backend.record_batch_bytes()
+    }
+
+    fn apply_all(&mut self, records: &[ReadRecord<'_>]) -> Result<(), (Position, String)> {
+        let applied = self.apply_records(records);
+        let outcome = applied
+            .as_ref()
+            .map(|()| ())
+            .map_err(|(_, reason)| reason.clone());
+        self.history.note_outcome(&outcome);
         applied
     }
 

@@ -135,7 +135,12 @@ pub struct GroupEncoder {
 impl GroupEncoder {
     /// A record without commits. `before` are the watermarks of the change stream before it.
     pub fn new(time_ms: u64, first: Version, before: Watermarks) -> Self {
-        let mut bytes = Vec::with_capacity(256);
+        Self::reusing(Vec::with_capacity(256), time_ms, first, before)
+    }
+
+    /// Like [`GroupEncoder::new`], with the memory of `bytes`, whose content is dropped.
+    pub fn reusing(mut bytes: Vec<u8>, time_ms: u64, first: Version, before: Watermarks) -> Self {
+        bytes.clear();
         bytes.resize(HEAD_BYTES, 0);
         Self {
             bytes,

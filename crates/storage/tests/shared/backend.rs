@@ -173,6 +173,11 @@ impl Backend for MapBackend {
         Ok(())
     }
 
+    fn record_batch_bytes(&self) -> usize {
+        // A few records.
+        1000
+    }
+
     fn log_point(&self) -> LogPoint {
         self.checkpoints.newest().point
     }

@@ -18,12 +18,45 @@ use isomer_storage::{
 };
 use isomer_vfs::{Call, Disk, FaultyDisk, LockFile, LockMode, RealDisk, keys::MasterKey};
 
-use super::{Map, all, assert_sound, commit, contents, open, small};
+use super::{Map, all, assert_sound, commit, contents, open, processes::wait_for, small};
 
 fn detail(engine: &LsmEngine, name: &str) -> u64 {
     let statistics = engine.statistics().expect("statistics");
     let found = statistics.details.iter().find(|(own, _)| own == name);
     found.expect("a detail").1.parse().expect("a number")
+}
+
+/// What a process has to apply before its first read, the first one that opens the database flushes, so that later ones
+/// do not apply it again. They read the same.
+#[test]
+fn what_is_replayed_is_flushed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Large memtables: nothing is flushed because it is full.
+    let options = LsmOptions {
+        sharing: isomer_lsm::LogSharing::Shared,
+        ..LsmOptions::default()
+    };
+    let mut expected = Map::new();
+    let engine = open(folder.path(), &options);
+    for number in 0..3000_u32 {
+        let (key, value) = ((number * 7919 % 2000).to_be_bytes(), [number as u8; 150]);
+        commit(&engine, &[(&key, &value)]);
+        expected.insert(key.to_vec(), value.to_vec());
+    }
+    engine.sync().expect("durable");
+    drop(engine);
+    let engine = open(folder.path(), &options);
+    assert!(all(&engine) == expected, "all is applied from the log");
+    let flushed = |engine: &LsmEngine| detail(engine, "flushed_position");
+    wait_for("what was applied is flushed", || {
+        flushed(&engine) == detail(&engine, "applied_position")
+    });
+    let other = open(folder.path(), &options);
+    assert_eq!(flushed(&other), detail(&other, "applied_position"));
+    for engine in [&engine, &other] {
+        assert!(all(engine) == expected, "all is in tables");
+        assert_sound(engine);
+    }
 }
 
 /// What the maintainer publishes, a follower adopts: it drops its memtable, and later takes over.

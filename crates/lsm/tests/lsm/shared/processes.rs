@@ -275,7 +275,7 @@ fn signal(child: &Child, signal: &str) {
 }
 
 /// Waits for what another process does.
-fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !is_done() {
         assert!(Instant::now() < until, "{what}");
