@@ -88,7 +88,7 @@ pub use isomer_layout::{
     },
 };
 pub use isomer_storage::{
-    Durability, Engine, KeyRange, MemoryBudget, MemoryKind, MemoryUse, Order, OverBudget, Page,
+    AloneHold, Durability, Engine, KeyRange, MemoryBudget, MemoryKind, MemoryUse, Order, OverBudget, Page,
     PageLimit, ProcessLock, ProcessLocks, ProcessMemory, Reclaim, Reservation, SPILL_BLOCK_BYTES,
     Snapshot, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
     Version, count_allocations,
