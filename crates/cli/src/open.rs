@@ -257,8 +257,8 @@ pub fn in_use(path: &Path, error: Error) -> anyhow::Error {
     }
     match processes(path) {
         Ok(others) if !others.is_empty() => needs_alone(path, &others),
-        // One process has it exclusively.
-        _ => anyhow!("{error}, or open it there as a shared one"),
+        // One process has it exclusively, or an import needs it alone.
+        _ => anyhow!("{error}, wait until its import ends, or open it there as a shared one"),
     }
 }
 

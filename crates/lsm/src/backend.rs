@@ -14,14 +14,15 @@ use std::{
 use isomer_shared_log::{LogProcess, SharedLog};
 use isomer_storage::sync::{MutexGuard, RwLock};
 use isomer_storage::{
-    AloneHold, Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, MAX_KEY_BYTES, MAX_VALUE_BYTES,
-    MemoryKind, Order, PairIterator, Reservation, Statistics, StorageError, StreamEntry, Version,
-    View, damaged, io_error, version_not_kept,
+    AloneHold, Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, MAX_KEY_BYTES,
+    MAX_VALUE_BYTES, MemoryKind, Order, PairIterator, Reservation, Statistics, StorageError,
+    StreamEntry, Version, View, damaged, io_error, version_not_kept,
 };
 use isomer_vfs::{Lock, OpenMode};
 
 use crate::{
-    BlockCache, LevelStatistics, LsmOptions, MergeCursor, OnChange, RangeTombstone, Tree, TreeOptions,
+    BlockCache, LevelStatistics, LsmOptions, MergeCursor, OnChange, RangeTombstone, Tree,
+    TreeOptions,
     background::{Background, is_flushing},
     backup::{begin, end},
     core::{Core, Progress, no_memory},
@@ -293,6 +294,11 @@ impl LsmBackend {
     /// Whether this process maintains the tables.
     pub fn maintains(&self) -> bool {
         self.core.tree.maintains()
+    }
+
+    /// Makes this process the one that maintains the tables.
+    pub fn take_over(&self) -> Result<(), StorageError> {
+        self.core.take_over()
     }
 
     /// Flushes all commits to tables; if another process maintains them, waits until that one has.
@@ -726,10 +732,7 @@ impl Drop for Loading<'_> {
 }
 
 /// The first key at or after `key`.
-fn next_key(
-    cursor: &mut MergeCursor<Source>,
-    key: &[u8],
-) -> Result<Option<Vec<u8>>, StorageError> {
+fn next_key(cursor: &mut MergeCursor<Source>, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
     cursor.seek(key)?;
     Ok(match cursor.valid() {
         true => Some(cursor.pair()?.0.to_vec()),
@@ -1006,6 +1009,7 @@ impl Backend for LsmBackend {
     }
 
     fn compact(&self) -> Result<(), StorageError> {
+        self.take_over()?;
         self.flush()?;
         LsmBackend::compact(self, true)
     }
@@ -1133,9 +1137,7 @@ impl Backend for LsmBackend {
         let view = self.view()?;
         let mut cursor = view.cursor(ALL)?;
         let mut existing = |key: &[u8]| next_key(&mut cursor, key);
-        let ingestion = core
-            .tree
-            .prepare_ingestion(version, pairs, &mut existing)?;
+        let ingestion = core.tree.prepare_ingestion(version, pairs, &mut existing)?;
         drop(cursor);
         let state = core.shared.state();
         if !state.memtables().all(|memtable| memtable.is_empty()) {
@@ -1149,7 +1151,10 @@ impl Backend for LsmBackend {
         let mut appended = None;
         let mut commit = || append().map(|place| appended = Some(place));
         let point = wal.applied();
-        if let Err(error) = core.tree.commit_load(ingestion, version - 1, point, &mut commit) {
+        if let Err(error) = core
+            .tree
+            .commit_load(ingestion, version - 1, point, &mut commit)
+        {
             core.heed_tree();
             return match appended {
                 Some(_) => Err(StorageError::CommitUnknown(format!(

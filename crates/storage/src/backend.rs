@@ -7,8 +7,8 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    AloneHold, Capabilities, Durability, Statistics, StorageError, StreamEntry, Version, View, WriteSet,
-    version_not_kept,
+    AloneHold, Capabilities, Durability, Statistics, StorageError, StreamEntry, Version, View,
+    WriteSet, version_not_kept,
 };
 
 /// Called with each pair of a bulk load.

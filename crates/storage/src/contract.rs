@@ -476,7 +476,9 @@ pub enum StorageError {
 
 /// The end of the message of [`StorageError::NeedsAlone`].
 fn end_others(processes: &[(u32, String)]) -> String {
-    let listed = processes.iter().map(|(pid, kind)| format!("{pid} ({kind})"));
+    let listed = processes
+        .iter()
+        .map(|(pid, kind)| format!("{pid} ({kind})"));
     match listed.collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => "end the processes that have it open to read".to_owned(),
         listed => format!("end these processes: {listed}"),

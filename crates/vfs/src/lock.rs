@@ -260,7 +260,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("LOCK");
         drop(take(&path, LockMode::Exclusive).expect("a lock"));
-        let shared = || take(&path, LockMode::Shared).expect("a lock").expect("its file");
+        let shared = || {
+            take(&path, LockMode::Shared)
+                .expect("a lock")
+                .expect("its file")
+        };
         let is_held = |mode| matches!(take(&path, mode), Err(LockError::Held(_)));
         let (mut one, other) = (shared(), shared());
         assert_eq!(one.try_upgrade().expect("no error"), Upgrade::Shared);

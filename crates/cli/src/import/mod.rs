@@ -91,9 +91,7 @@ impl LoadMode {
     fn of(store: &DataStore) -> Result<Self> {
         match store.hold_alone() {
             Ok(alone) => Ok(Self::Bulk { _alone: alone }),
-            Err(error) if error.is_needs_alone() => {
-                Ok(Self::Transaction(error))
-            }
+            Err(error) if error.is_needs_alone() => Ok(Self::Transaction(error)),
             Err(error) => Err(error.into()),
         }
     }
@@ -110,7 +108,9 @@ impl LoadMode {
         outcome.map_err(|error| {
             let below = error.downcast_ref::<Error>();
             match below.is_some_and(|error| error.kind() == ErrorKind::Limit) {
-                true => anyhow!("{error:#}\n  an import of any size needs the database alone: {others}"),
+                true => {
+                    anyhow!("{error:#}\n  an import of any size needs the database alone: {others}")
+                }
                 false => error,
             }
         })

@@ -93,10 +93,8 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
         fields.relationships(record, &from, &to, relationships)
     };
     let mode = LoadMode::of(&store)?;
-    let is_single = options.create_missing
-        || from.is_mixed()
-        || to.is_mixed()
-        || !mode.is_past_transactions();
+    let is_single =
+        options.create_missing || from.is_mixed() || to.is_mixed() || !mode.is_past_transactions();
     let outcome = if is_single {
         one_by_one(db, options, &feed, &from, &to, convert)
     } else {

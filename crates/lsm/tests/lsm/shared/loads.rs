@@ -39,10 +39,19 @@ fn a_load_of_any_size_needs_the_database_alone() {
     let second = open(folder.path(), &options);
     let (count, bytes) = (1_100, 64 << 10);
     let refused = load(&first, count, bytes).expect_err("too large for a record");
-    assert!(matches!(refused, StorageError::TooLarge { .. }), "{refused}");
-    assert!(refused.to_string().contains("end the other processes"), "{refused}");
+    assert!(
+        matches!(refused, StorageError::TooLarge { .. }),
+        "{refused}"
+    );
+    assert!(
+        refused.to_string().contains("end the other processes"),
+        "{refused}"
+    );
     let refused = first.hold_alone(Duration::ZERO).expect_err("in use");
-    assert!(matches!(refused, StorageError::NeedsAlone { .. }), "{refused}");
+    assert!(
+        matches!(refused, StorageError::NeedsAlone { .. }),
+        "{refused}"
+    );
     let own = format!("end these processes: {} (library)", std::process::id());
     assert!(refused.to_string().contains(&own), "{refused}");
     // A small load goes through the log.
@@ -61,7 +70,9 @@ fn a_load_of_any_size_needs_the_database_alone() {
         assert_eq!(get(engine, &key(1)).as_deref(), Some(&b"newer"[..]));
         assert_eq!(get(engine, &key(2)).map(|value| value.len()), Some(bytes));
     }
-    let entries = second.stream(version - 1, 10, 1 << 20, false).expect("a stream");
+    let entries = second
+        .stream(version - 1, 10, 1 << 20, false)
+        .expect("a stream");
     assert_eq!(entries[0].bytes, b"loaded");
     drop(first);
     second.follow().expect("takes over");
@@ -107,7 +118,10 @@ fn a_process_that_has_the_database_alone_keeps_others_out() {
     assert_eq!(get(&first, b"a").as_deref(), Some(&b"1"[..]));
     // It follows, and waits for the one that maintains the tables.
     let refused = second.hold_alone(Duration::ZERO).expect_err("in use");
-    assert!(matches!(refused, StorageError::NeedsAlone { .. }), "{refused}");
+    assert!(
+        matches!(refused, StorageError::NeedsAlone { .. }),
+        "{refused}"
+    );
     drop(first);
     let held = second.hold_alone(Duration::from_secs(5));
     drop(held.expect("it is alone"));
@@ -131,7 +145,10 @@ fn a_load_that_is_interrupted_is_complete_or_absent() {
         let was_open = load_file(folder.path()).exists();
         let engine = open(folder.path(), &options);
         let count = all(&engine).len();
-        assert!(count == 2 || count == 52, "{count} pairs after {calls} calls");
+        assert!(
+            count == 2 || count == 52,
+            "{count} pairs after {calls} calls"
+        );
         assert!(loaded.is_err() || count == 52, "{calls}: {loaded:?}");
         assert!(!load_file(folder.path()).exists());
         outcomes[usize::from(count == 52)] += usize::from(was_open);
@@ -167,7 +184,10 @@ fn an_interrupted_load_is_ended_by_a_process_that_writes() {
         ..options.clone()
     };
     let refused = LsmEngine::open(folder.path(), read_only.clone()).expect_err("unsettled");
-    assert!(refused.to_string().contains("open it for writing once"), "{refused}");
+    assert!(
+        refused.to_string().contains("open it for writing once"),
+        "{refused}"
+    );
     assert_eq!(all(&open(folder.path(), &options)).len(), 50);
     assert_eq!(all(&open(folder.path(), &read_only)).len(), 50);
 }

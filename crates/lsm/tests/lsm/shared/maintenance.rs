@@ -73,6 +73,42 @@ fn a_follower_adopts_tables_and_takes_over() {
     assert_sound(&third);
 }
 
+/// A process that is to compact everything becomes the maintainer; the one before it can become it again.
+#[test]
+fn the_maintainer_hands_over_to_a_process_that_compacts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = LsmOptions {
+        maintainer_patience: Duration::from_secs(20),
+        ..small(true)
+    };
+    let first = open(folder.path(), &options);
+    let second = open(folder.path(), &options);
+    commit(&first, &[(b"a", b"1")]);
+    assert!(first.maintains());
+    second.compact_all().expect("compacted");
+    assert!(second.maintains() && !first.maintains());
+    commit(&first, &[(b"b", b"2")]);
+    commit(&second, &[(b"c", b"3")]);
+    first.compact_all().expect("compacted");
+    assert!(first.maintains() && !second.maintains());
+    drop(second);
+    assert_eq!(all(&first).len(), 3);
+    assert_sound(&first);
+
+    // A process that does not answer keeps the lease, and the error has its number.
+    let idle = LsmOptions {
+        maintainer_patience: Duration::from_millis(50),
+        ..small(false)
+    };
+    drop(first);
+    let first = open(folder.path(), &idle);
+    let second = open(folder.path(), &idle);
+    let refused = second.compact_all().expect_err("it does not answer");
+    let pid = format!("process {} maintains", std::process::id());
+    assert!(refused.to_string().contains(&pid), "{refused}");
+    assert!(first.maintains());
+}
+
 /// What is committed, and trimmed, while a copy is made is no part of it.
 #[test]
 fn a_copy_knows_nothing_of_later_trims() {
