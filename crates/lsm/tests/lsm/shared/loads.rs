@@ -109,7 +109,10 @@ fn a_process_that_has_the_database_alone_keeps_others_out() {
     drop(held);
     let reader = open(folder.path(), &read_only);
     let refused = first.hold_alone(Duration::ZERO).expect_err("it is read");
-    assert!(refused.to_string().contains("open it to read"), "{refused}");
+    assert!(
+        refused.to_string().contains("have it open to read"),
+        "{refused}"
+    );
     let refused = LsmEngine::open(folder.path(), exclusive).expect_err("in use");
     assert!(matches!(refused, StorageError::InUse { .. }), "{refused}");
     drop(reader);

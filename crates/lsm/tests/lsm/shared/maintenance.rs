@@ -16,7 +16,7 @@ use isomer_storage::{
     Durability, Engine, KeyRange, Order, StorageError,
     conformance::{ALL, Random, scan},
 };
-use isomer_vfs::{Call, Disk, FaultyDisk, LockFile, LockMode, RealDisk, keys::MasterKey};
+use isomer_vfs::{Call, Disk, FaultyDisk, LockFile, LockMode, RealDisk, SimDisk, keys::MasterKey};
 
 use super::{Map, all, assert_sound, commit, contents, open, small};
 
@@ -426,6 +426,46 @@ fn who_excludes_whom() {
 
 fn all_seen(engine: &LsmEngine) -> usize {
     contents(&*engine.begin().expect("begins")).len()
+}
+
+/// The disk becomes full while two processes write: their commits are refused, they read, and both go on when there is
+/// space.
+#[test]
+fn a_full_disk_stops_commits_until_there_is_space() {
+    const LARGE: u64 = 1 << 40;
+    let (disk, folder) = (SimDisk::new(), Path::new("/db"));
+    let options = LsmOptions {
+        disk: Arc::new(disk.clone()),
+        memtable_bytes: 32 << 20,
+        segment_bytes: 8 << 20,
+        ..small(false)
+    };
+    let engines = [open(folder, &options), open(folder, &options)];
+    // More than what is allocated of the log.
+    let value = vec![7; 600 << 10];
+    commit(&engines[1], &[(b"a", &value)]);
+    disk.set_capacity(Some(LARGE));
+    let free = disk.free_bytes(folder).expect("known").expect("limited");
+    disk.set_capacity(Some(LARGE - free + (700 << 10)));
+    for (engine, key) in engines.iter().zip([b"b", b"c"]) {
+        let refused = (0..4).find_map(|_| {
+            let mut transaction = engine.begin().expect("begins");
+            transaction.put(key, &value).expect("fits");
+            transaction.commit(Durability::Buffered).err()
+        });
+        let refused = refused.expect("the disk is full");
+        assert!(matches!(refused, StorageError::Unavailable(_)), "{refused}");
+        assert!(refused.to_string().contains("free some space"), "{refused}");
+    }
+    let known = all(&engines[0]);
+    assert_eq!(all(&engines[1]), known);
+    disk.set_capacity(None);
+    commit(&engines[1], &[(b"d", b"1")]);
+    commit(&engines[0], &[(b"e", b"2")]);
+    assert_eq!(all(&engines[1]).len(), known.len() + 2);
+    assert_sound(&engines[0]);
+    drop(engines);
+    assert_eq!(all(&open(folder, &options)).len(), known.len() + 2);
 }
 
 /// A follower with small memtables asks the maintainer, whose memtables are large, to flush.
