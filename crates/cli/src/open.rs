@@ -215,6 +215,14 @@ pub fn open_existing(path: &Path) -> Result<Database> {
     })
 }
 
+/// Opens a database that is, or becomes, a replica; creates it if there is none. Only one process at a time can have it
+/// open.
+pub fn open_replica(path: &Path) -> Result<Database> {
+    let sharing = sharing().unwrap_or(Sharing::Exclusive);
+    let opened = keyed_builder()?.sharing(sharing).open(path);
+    opened.map_err(|error| in_use(path, error))
+}
+
 /// Refuses work that needs a database alone, if other processes have it open.
 pub fn refuse_others(path: &Path) -> Result<()> {
     if Sharing::at(path) != Some(Sharing::Shared) {
@@ -249,8 +257,8 @@ pub fn in_use(path: &Path, error: Error) -> anyhow::Error {
     }
     match processes(path) {
         Ok(others) if !others.is_empty() => needs_alone(path, &others),
-        // One process has it exclusively.
-        _ => anyhow!("{error}, or open it there as a shared one"),
+        // One process has it exclusively, or an import needs it alone.
+        _ => anyhow!("{error}, wait until its import ends, or open it there as a shared one"),
     }
 }
 

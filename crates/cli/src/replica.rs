@@ -195,7 +195,7 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
             if is_same(db, peer) {
                 bail!("a database cannot be its own peer");
             }
-            let db = open::open(db)?;
+            let db = open::open_replica(db)?;
             let peer = add_peer(
                 &db.store()?,
                 peer,
@@ -256,7 +256,7 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
             buckets,
         } => {
             let db = match name {
-                Some(_) => open::open(db)?,
+                Some(_) => open::open_replica(db)?,
                 None => open::open_existing(db)?,
             };
             let store = db.store()?;

@@ -7,7 +7,7 @@ use isomer_layout::{
     catalog::names::NameKind,
     stream::change::{Change, ChangeSet, Counted},
 };
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{AloneHold, StorageError, Version};
 use isomer_value::{LabelId, Map, NodeId, RelId, TypeId, record::RecordBuilder};
 use parking_lot::RwLockWriteGuard;
 
@@ -18,22 +18,20 @@ use crate::{DataStore, LoadSinks, Loading, StreamHold, store::PropNames};
 pub struct Ingest {
     store: DataStore,
     _hold: StreamHold,
+    /// Other processes would not find the pairs in the log that they share.
+    _alone: AloneHold,
 }
 
 impl DataStore {
-    /// Begins a bulk load.
+    /// Begins a bulk load. In a shared database, no other process can open it until the load ends.
     ///
     /// # Errors
-    /// [`DataError::Unsupported`] in a replica, where a load is not replicated, and in a shared database, whose other
-    /// processes would not hear of it.
+    /// [`DataError::Unsupported`] in a replica, where a load is not replicated; [`StorageError::NeedsAlone`] in a shared
+    /// database that other processes have open.
     pub fn begin_ingest(&self) -> Result<Ingest, DataError> {
         self.refuse_in_replica()?;
-        if self.is_shared() {
-            return Err(DataError::Unsupported(
-                "a bulk load bypasses the log, from which the other processes of this shared database hear of changes: write in transactions (UNWIND $rows CREATE …), or load into the copy that `isomer checkpoint` makes, which is not shared".into(),
-            ));
-        }
         Ok(Ingest {
+            _alone: self.hold_alone()?,
             store: self.clone(),
             _hold: self.change_stream().hold_firmly(self.engine().version()),
         })

@@ -88,10 +88,10 @@ pub use isomer_layout::{
     },
 };
 pub use isomer_storage::{
-    Durability, Engine, KeyRange, MemoryBudget, MemoryKind, MemoryUse, Order, OverBudget, Page,
-    PageLimit, ProcessLock, ProcessLocks, ProcessMemory, Reclaim, Reservation, SPILL_BLOCK_BYTES,
-    Snapshot, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
-    Version, count_allocations,
+    AloneHold, Durability, Engine, KeyRange, MemoryBudget, MemoryKind, MemoryUse, Order,
+    OverBudget, Page, PageLimit, ProcessLock, ProcessLocks, ProcessMemory, Reclaim, Reservation,
+    SPILL_BLOCK_BYTES, Snapshot, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader,
+    SpillRun, SpillWriter, Version, count_allocations,
 };
 
 pub use crate::{

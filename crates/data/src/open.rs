@@ -76,9 +76,7 @@ impl DataStore {
         let replica_state = ReplicaState::load(read)?;
         if options.process_locks.is_some() && (replica_state.is_on() || replica_state.is_joining())
         {
-            return Err(DataError::Unsupported(
-                "this database is a replica, which only one process at a time can have open: open it exclusively".into(),
-            ));
+            return Err(DataError::SharedReplica);
         }
         if hooks.is_none() && (replica_state.is_on() || replica_state.is_joining()) {
             return Err(DataError::Unsupported(

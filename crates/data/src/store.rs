@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use isomer_layout::{
@@ -14,7 +15,9 @@ use isomer_layout::{
     },
     keyspace,
 };
-use isomer_storage::{Durability, Engine, GuardMode, MemoryBudget, SpillFolder, Version};
+use isomer_storage::{
+    AloneHold, Durability, Engine, GuardMode, MemoryBudget, SpillFolder, Version,
+};
 use isomer_value::{DatabaseId, Interner, LabelId, NodeId, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
 
@@ -36,6 +39,9 @@ use crate::{
     store_state::{Copying, OwnEra},
     stream::{Holds, shared_holds::SharedHolds},
 };
+
+/// How long an operation that needs a shared database alone waits for other processes to close it: commands are short.
+const ALONE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Longest name of a label, type, property, bucket, index or constraint in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 16 * 1024;
@@ -267,6 +273,18 @@ impl DataStore {
     pub fn opened_alone(&self) -> bool {
         let locks = self.options().process_locks.as_ref();
         locks.is_none_or(|locks| locks.was_alone())
+    }
+
+    /// Keeps other processes from opening a shared database until the result is dropped. Waits for a moment for those
+    /// that have it open.
+    ///
+    /// # Errors
+    /// [`isomer_storage::StorageError::NeedsAlone`] if they still have it open.
+    pub fn hold_alone(&self) -> Result<AloneHold, DataError> {
+        match self.is_shared() {
+            true => Ok(self.engine().hold_alone(ALONE_PATIENCE)?),
+            false => Ok(AloneHold::default()),
+        }
     }
 
     /// Refuses an operation that a shared database does not have.

@@ -137,6 +137,13 @@ impl Error {
         matches!(below, Some(DataError::Storage(StorageError::InUse { .. })))
     }
 
+    /// Whether a database could not be opened because it is a replica, and was to be shared.
+    pub(crate) fn is_shared_replica(&self) -> bool {
+        let below = self.inner.source.as_ref();
+        let below = below.and_then(|error| error.downcast_ref::<DataError>());
+        matches!(below, Some(DataError::SharedReplica))
+    }
+
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "the database was closed: open it again")
     }

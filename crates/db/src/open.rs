@@ -11,7 +11,7 @@ use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    Builder, Database, EngineKind, Error, Result,
+    Builder, Database, EngineKind, Error, Result, Sharing,
     cache::PlanCache,
     database::Inner,
     engine::{self, Opened},
@@ -68,8 +68,16 @@ impl Database {
                 memory.total_bytes()
             )));
         }
-        let opened = engine::open(&options, path.as_deref(), &memory)?;
-        Self::with_engine(opened, options, path)
+        let open = |options: Builder| {
+            let opened = engine::open(&options, path.as_deref(), &memory)?;
+            Self::with_engine(opened, options, path.clone())
+        };
+        match open(options.clone()) {
+            Err(error) if options.sharing == Sharing::AsStored && error.is_shared_replica() => {
+                open(options.sharing(Sharing::Exclusive))
+            }
+            opened => opened,
+        }
     }
 
     /// Opens the database of a given engine with custom options: for tests and engines of other crates.

@@ -203,6 +203,11 @@ pub enum DataError {
     /// Another request merges the state of a replica at the moment: the same page can be pushed again soon.
     #[error("this database is merging another state transfer: retry when it is complete")]
     JoinRunning,
+    /// The database is a replica, and it was to be opened for several processes.
+    #[error(
+        "this database is a replica, which only one process at a time can have open: open it exclusively"
+    )]
+    SharedReplica,
     /// Stopped on request.
     #[error("cancelled")]
     Cancelled,
@@ -250,7 +255,7 @@ impl DataError {
             Self::Limit { .. } | Self::OverBudget(_) => ErrorKind::Limit,
             Self::JoinRunning => ErrorKind::Unavailable,
             Self::Cancelled => ErrorKind::Cancelled,
-            Self::Unsupported(_) => ErrorKind::Unsupported,
+            Self::Unsupported(_) | Self::SharedReplica => ErrorKind::Unsupported,
             Self::Closed(_) => ErrorKind::Closed,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Internal(_) => ErrorKind::Internal,
@@ -268,6 +273,11 @@ impl DataError {
         Self::Corrupt { what: what.into() }
     }
 
+    /// Whether the operation needs the database alone, and other processes have it open.
+    pub fn is_needs_alone(&self) -> bool {
+        matches!(self, Self::Storage(StorageError::NeedsAlone { .. }))
+    }
+
     /// Input that is wrong.
     #[doc(hidden)]
     pub fn invalid(what: impl Into<String>) -> Self {
@@ -280,7 +290,9 @@ fn storage_kind(error: &StorageError) -> ErrorKind {
     match error {
         StorageError::Conflict { .. } => ErrorKind::Retry,
         StorageError::TooLarge { .. } => ErrorKind::Limit,
-        StorageError::Unavailable(_) | StorageError::InUse { .. } => ErrorKind::Unavailable,
+        StorageError::Unavailable(_)
+        | StorageError::InUse { .. }
+        | StorageError::NeedsAlone { .. } => ErrorKind::Unavailable,
         StorageError::CommitUnknown(_) => ErrorKind::OutcomeUnknown,
         StorageError::Corrupt(_) => ErrorKind::Corrupt,
         StorageError::Invalid(_) => ErrorKind::Internal,

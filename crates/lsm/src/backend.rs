@@ -4,22 +4,25 @@ use std::{
     collections::HashSet,
     ops::ControlFlow,
     path::Path,
-    sync::{Arc, OnceLock, Weak, atomic::Ordering},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use isomer_shared_log::{LogProcess, SharedLog};
 use isomer_storage::sync::{MutexGuard, RwLock};
 use isomer_storage::{
-    Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, LoggedEnd, MAX_KEY_BYTES,
-    MAX_VALUE_BYTES, MemoryKind, Order, PairIterator, Reservation, Statistics, StorageError,
-    StreamEntry, Version, View, damaged, io_error, version_not_kept,
+    AloneHold, Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, LoggedEnd,
+    MAX_KEY_BYTES, MAX_VALUE_BYTES, MemoryKind, Order, PairIterator, Reservation, Statistics,
+    StorageError, StreamEntry, Version, View, damaged, io_error, version_not_kept,
 };
 use isomer_vfs::{Lock, OpenMode};
 
 use crate::{
-    BlockCache, LevelStatistics, LogSharing, LsmOptions, OnChange, RangeTombstone, Tree,
-    TreeOptions,
+    BlockCache, LevelStatistics, LogSharing, LsmOptions, MergeCursor, OnChange, RangeTombstone,
+    Tree, TreeOptions,
     background::{Background, is_flushing},
     backup::{begin, end},
     core::{Core, Progress, no_memory},
@@ -30,6 +33,7 @@ use crate::{
     memtable::{Chunks, Committer, Memtable},
     open,
     processes::{self, Entered, Lease, LeaseOutcome, OpenedLog, PrivateDatabase, SharedWal, Wal},
+    source::Source,
     state::{LsmView, Shared, State},
     tree::LiveFile,
 };
@@ -293,6 +297,11 @@ impl LsmBackend {
     /// Whether this process maintains the tables.
     pub fn maintains(&self) -> bool {
         self.core.tree.maintains()
+    }
+
+    /// Makes this process the one that maintains the tables.
+    pub fn take_over(&self) -> Result<(), StorageError> {
+        self.core.take_over()
     }
 
     /// Flushes all commits to tables; if another process maintains them, waits until that one has.
@@ -741,6 +750,31 @@ impl Drop for Unfinished<'_> {
     }
 }
 
+/// Says, until it is dropped, that a bulk load writes to the shared log.
+struct Loading<'a>(&'a AtomicBool);
+
+impl<'a> Loading<'a> {
+    fn begin(is_loading: &'a AtomicBool) -> Self {
+        is_loading.store(true, Ordering::Release);
+        Self(is_loading)
+    }
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// The first key at or after `key`.
+fn next_key(cursor: &mut MergeCursor<Source>, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+    cursor.seek(key)?;
+    Ok(match cursor.valid() {
+        true => Some(cursor.pair()?.0.to_vec()),
+        false => None,
+    })
+}
+
 /// Bytes that an entry takes in a memtable in addition to its key and value.
 const ENTRY_BYTES: usize = 48;
 /// Number of steps in which a large commit fills a memtable.
@@ -950,6 +984,10 @@ impl Backend for LsmBackend {
 
     fn make_room(&self, bytes: usize) -> Result<(), StorageError> {
         let core = &*self.core;
+        if core.is_loading.load(Ordering::Acquire) {
+            // Memtables are empty, the record has no writes, and this thread has the writer's lock.
+            return Ok(());
+        }
         let _writer = core.writer.lock();
         core.check_poison()?;
         let last = self.published.read().version();
@@ -1028,6 +1066,7 @@ impl Backend for LsmBackend {
     }
 
     fn compact(&self) -> Result<(), StorageError> {
+        self.take_over()?;
         self.flush()?;
         LsmBackend::compact(self, true)
     }
@@ -1092,13 +1131,7 @@ impl Backend for LsmBackend {
         core.tree.check()?;
         let view = self.view()?;
         let mut cursor = view.cursor(ALL)?;
-        let mut existing = |key: &[u8]| {
-            cursor.seek(key)?;
-            Ok(match cursor.valid() {
-                true => Some(cursor.pair()?.0.to_vec()),
-                false => None,
-            })
-        };
+        let mut existing = |key: &[u8]| next_key(&mut cursor, key);
         let mut bounds: Option<(Vec<u8>, Vec<u8>)> = None;
         let mut noted = pairs.inspect(|pair| {
             if let Ok((key, _)) = pair {
@@ -1131,6 +1164,66 @@ impl Backend for LsmBackend {
             )));
         }
         self.publish(version);
+        Ok(())
+    }
+
+    fn hold_alone(&self, patience: Duration) -> Result<Option<AloneHold>, StorageError> {
+        self.core.hold_alone(patience).map(Some)
+    }
+
+    fn load(
+        &self,
+        version: Version,
+        pairs: &mut PairIterator<'_>,
+        append: &mut dyn FnMut() -> Result<(u64, LogPoint), StorageError>,
+    ) -> Result<(), StorageError> {
+        let core = &*self.core;
+        let _writer = core.writer.lock();
+        core.check_writable()?;
+        core.check_maintains()?;
+        core.tree.check()?;
+        let Some(wal) = core.wal.shared() else {
+            return Err(StorageError::Unavailable(
+                "this database has a private log: load it without a shared one".to_owned(),
+            ));
+        };
+        if !core.shared.state().active.is_empty() {
+            core.seal(version - 1);
+        }
+        core.flush_noting()?;
+        let view = self.view()?;
+        let mut cursor = view.cursor(ALL)?;
+        let mut existing = |key: &[u8]| next_key(&mut cursor, key);
+        let ingestion = core.tree.prepare_ingestion(version, pairs, &mut existing)?;
+        drop(cursor);
+        let state = core.shared.state();
+        if !state.memtables().all(|memtable| memtable.is_empty()) {
+            return Err(StorageError::Unavailable(
+                "commits before a bulk load are not in tables yet: try again".to_owned(),
+            ));
+        }
+        drop(state);
+        let _unfinished = Unfinished::of(core);
+        let _loading = Loading::begin(&core.is_loading);
+        let mut appended = None;
+        let mut commit = || append().map(|place| appended = Some(place));
+        let point = wal.applied();
+        if let Err(error) = core
+            .tree
+            .commit_load(ingestion, version - 1, point, &mut commit)
+        {
+            core.heed_tree();
+            return match appended {
+                Some(_) => Err(StorageError::CommitUnknown(format!(
+                    "{error}: the bulk load is in the log, and visible when the database is opened again"
+                ))),
+                None => Err(error),
+            };
+        }
+        let (time_ms, after) = appended.expect("the load was committed");
+        self.publish(version);
+        let window_ms = core.options.retention.versions_ms;
+        wal.note_applied(after, Some((version, time_ms)), window_ms);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::{
     limit::Limiter,
     log::{Failure, Keep},
     memtable::{Chunks, Memtable},
-    processes::Wal,
+    processes::{DatabaseLock, Wal},
     state::{LogEnd, Sealed, Shared, State},
     tree::FlushedUpto,
 };
@@ -79,7 +79,9 @@ pub struct Core {
     /// Nanoseconds that writers still have to sleep, and have slept or waited since opening.
     debt: AtomicU64,
     slowed: AtomicU64,
-    pub _lock: Option<Lock>,
+    /// Whether a bulk load writes to the shared log: its record needs no room in memtables.
+    pub is_loading: AtomicBool,
+    pub lock: DatabaseLock,
 }
 
 /// Work requested from the threads.
@@ -146,7 +148,8 @@ impl Core {
             limiter,
             debt: AtomicU64::new(0),
             slowed: AtomicU64::new(0),
-            _lock: lock,
+            is_loading: AtomicBool::new(false),
+            lock: DatabaseLock::new(lock),
         }
     }
 

@@ -134,8 +134,10 @@ impl LsmEngine {
         self.engine.backend().compact(false)
     }
 
-    /// Compacts all tables into one run, without versions that are no longer readable.
+    /// Compacts all tables into one run, without versions that are no longer readable. If another process maintains the
+    /// tables of a shared database, that one hands this over.
     pub fn compact_all(&self) -> Result<(), StorageError> {
+        self.engine.backend().take_over()?;
         self.engine.backend().flush()?;
         self.engine.backend().compact(true)
     }

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use isomer_storage::{PairIterator, StorageError, Version, key_exists};
+use isomer_storage::{LogPoint, PairIterator, StorageError, Version, key_exists};
 
 use crate::{
     RangeTombstones,
@@ -89,6 +89,27 @@ impl Tree {
                 self.place(levels, &parts, &first.from, last.until.as_deref(), new_run);
             }
             levels.ingested = Some(version);
+            levels.add_blobs(&self.files, &files.blobs)
+        })
+    }
+
+    /// Like [`Tree::commit_ingestion`], in a shared database that no other process has open: `commit` appends the record
+    /// that decides whether the load takes place. Everything up to `published`, in the log before `point`, is in tables.
+    pub fn commit_load(
+        &self,
+        ingestion: Ingestion,
+        published: Version,
+        point: LogPoint,
+        commit: &mut dyn FnMut() -> Result<(), StorageError>,
+    ) -> Result<Arc<Levels>, StorageError> {
+        let Ingestion {
+            parts, mut files, ..
+        } = ingestion;
+        self.change_files(Some(commit), &mut files, |levels, files, new_run| {
+            if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
+                self.place(levels, &parts, &first.from, last.until.as_deref(), new_run);
+            }
+            (levels.flushed, levels.log_point) = (published, point);
             levels.add_blobs(&self.files, &files.blobs)
         })
     }

@@ -39,6 +39,8 @@ use crate::{
 pub(crate) const MANIFEST: &str = "MANIFEST";
 /// Its name while it is being written.
 pub(crate) const NEW_MANIFEST: &str = "MANIFEST.new";
+/// The manifest of a bulk load into a shared database, until it is known whether the load is in the log.
+pub(crate) const LOAD_MANIFEST: &str = "MANIFEST.load";
 const MAGIC: &[u8; 16] = b"IsomerDB tables\n";
 /// The newest format that is read.
 const FORMAT_VERSION: u32 = 3;
@@ -399,8 +401,49 @@ impl Stored {
         identity: u128,
         seal: &Seal,
     ) -> Result<(), (StorageError, bool)> {
+        self.write_as(MANIFEST, disk, folder, identity, seal)
+    }
+
+    /// Like [`Stored::write`], as the manifest of a bulk load: [`Stored::settle_load`] makes it the manifest.
+    pub(crate) fn write_load(
+        &self,
+        disk: &dyn Disk,
+        folder: &Path,
+        identity: u128,
+        seal: &Seal,
+    ) -> Result<(), StorageError> {
+        let written = self.write_as(LOAD_MANIFEST, disk, folder, identity, seal);
+        written.map_err(|(error, _)| error)
+    }
+
+    /// Makes the manifest of a bulk load, whose record in the log is durable, the manifest; or removes it.
+    pub(crate) fn settle_load(
+        disk: &dyn Disk,
+        folder: &Path,
+        is_committed: bool,
+    ) -> Result<(), StorageError> {
+        let (load, path) = (folder.join(LOAD_MANIFEST), folder.join(MANIFEST));
+        let settled = match is_committed {
+            true => disk.rename(&load, &path),
+            false => match disk.remove(&load) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                removed => removed,
+            },
+        };
+        let settled = settled.and_then(|()| disk.sync_folder(folder));
+        settled.map_err(|error| io_error("renaming", &load, &error))
+    }
+
+    fn write_as(
+        &self,
+        name: &str,
+        disk: &dyn Disk,
+        folder: &Path,
+        identity: u128,
+        seal: &Seal,
+    ) -> Result<(), (StorageError, bool)> {
         let bytes = self.encode(identity, seal);
-        let (new, path) = (folder.join(NEW_MANIFEST), folder.join(MANIFEST));
+        let (new, path) = (folder.join(NEW_MANIFEST), folder.join(name));
         let written = (|| {
             let file = disk.open(&new, OpenMode::Create)?;
             file.write_all_at(&bytes, 0)?;
@@ -436,7 +479,25 @@ impl Stored {
         folder: &Path,
         seal: &Seal,
     ) -> Result<Option<Self>, StorageError> {
-        let path = folder.join(MANIFEST);
+        Self::read_as(MANIFEST, disk, folder, seal)
+    }
+
+    /// Reads the manifest of a bulk load, if one has not ended.
+    pub(crate) fn read_load(
+        disk: &dyn Disk,
+        folder: &Path,
+        seal: &Seal,
+    ) -> Result<Option<Self>, StorageError> {
+        Self::read_as(LOAD_MANIFEST, disk, folder, seal)
+    }
+
+    fn read_as(
+        name: &str,
+        disk: &dyn Disk,
+        folder: &Path,
+        seal: &Seal,
+    ) -> Result<Option<Self>, StorageError> {
+        let path = folder.join(name);
         let read = (|| {
             let file = disk.open(&path, OpenMode::Read)?;
             let len = file.len()?;

@@ -89,6 +89,13 @@ pub enum LogSharing {
     Over(Arc<dyn SharedLog>),
 }
 
+impl LogSharing {
+    /// Whether other processes may have the database open.
+    pub(crate) fn is_shared(&self) -> bool {
+        !matches!(self, Self::Exclusive)
+    }
+}
+
 /// What is kept in addition to the last version.
 ///
 /// Entries of the change stream dropped by its limits count as trimmed from then on.

@@ -398,6 +398,16 @@ impl Tree {
         &self,
         edit: impl FnOnce(&mut Levels, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
     ) -> Result<Arc<Levels>, StorageError> {
+        self.change_and(None, edit)
+    }
+
+    /// Like [`Tree::change`], with the commit of a bulk load into a shared database: it appends the record that decides
+    /// whether the change takes place. The manifest has another name until then.
+    pub(crate) fn change_and(
+        &self,
+        commit: Option<&mut dyn FnMut() -> Result<(), StorageError>>,
+        edit: impl FnOnce(&mut Levels, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
+    ) -> Result<Arc<Levels>, StorageError> {
         let mut editing = self.editing.lock();
         editing.check()?;
         if !self.maintains() {
@@ -417,9 +427,15 @@ impl Tree {
         let stored = self.stored(&levels, editing.stored.sequence + 1, next_run);
         let options = &self.files.options;
         let identity = self.files.new_identity();
-        if let Err((error, unknown)) =
-            stored.write(&*options.disk, &options.folder, identity, &options.seal)
-        {
+        let (disk, folder, seal) = (&*options.disk, &options.folder, &options.seal);
+        let written = match commit {
+            None => stored.write(disk, folder, identity, seal),
+            Some(commit) => match stored.write_load(disk, folder, identity, seal) {
+                Ok(()) => settle(disk, folder, commit()),
+                Err(error) => settle(disk, folder, Err(error)),
+            },
+        };
+        if let Err((error, unknown)) = written {
             if unknown {
                 editing.poisoned = Some(format!(
                     "it is unknown which manifest is on disk: reopen the database ({error})"
@@ -446,9 +462,19 @@ impl Tree {
         files: &mut NewFiles,
         edit: impl FnOnce(&mut Levels, &NewFiles, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
     ) -> Result<Arc<Levels>, StorageError> {
+        self.change_files(None, files, edit)
+    }
+
+    /// Like [`Tree::change_and`], with new files.
+    pub(crate) fn change_files(
+        &self,
+        commit: Option<&mut dyn FnMut() -> Result<(), StorageError>>,
+        files: &mut NewFiles,
+        edit: impl FnOnce(&mut Levels, &NewFiles, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
+    ) -> Result<Arc<Levels>, StorageError> {
         // If the state was unknown before, this change was not attempted.
         self.check()?;
-        let changed = self.change(|levels, new_run| edit(levels, files, new_run));
+        let changed = self.change_and(commit, |levels, new_run| edit(levels, files, new_run));
         if changed.is_ok() || self.check().is_err() {
             files.adopt();
         }
@@ -921,6 +947,24 @@ fn file_number(name: &Path) -> Option<(u64, PathBuf)> {
     }
     let number = name.file_stem()?.to_str()?.parse().ok()?;
     Some((number, name.to_owned()))
+}
+
+/// Ends a bulk load whose commit ended in this way: the manifest is replaced, stays, or it is unknown (`true`) which of
+/// both the next opening will find.
+fn settle(
+    disk: &dyn Disk,
+    folder: &Path,
+    committed: Result<(), StorageError>,
+) -> Result<(), (StorageError, bool)> {
+    match committed {
+        Ok(()) => Stored::settle_load(disk, folder, true).map_err(|error| (error, true)),
+        // The next opening finds out.
+        Err(error @ StorageError::CommitUnknown(_)) => Err((error, true)),
+        Err(error) => {
+            let removed = Stored::settle_load(disk, folder, false);
+            Err((error, removed.is_err()))
+        }
+    }
 }
 
 /// Opens the files that a manifest names, unless `known` has them open.

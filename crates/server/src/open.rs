@@ -111,7 +111,9 @@ fn busy() -> ServerError {
 }
 
 pub(crate) fn no_transaction() -> ServerError {
-    ServerError::NotFound("no such transaction: it has ended, or was not used for too long".into())
+    ServerError::NotFound(
+        "no such transaction: it has ended, was not used for too long, or belongs to another server of this database: use one connection for a transaction".into(),
+    )
 }
 
 /// All open transactions.

@@ -4,11 +4,11 @@
 //! The overlay of a transaction's own writes, guards, validation and group commit are implemented once, in
 //! [`crate::optimistic`], on top of these two traits.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    Capabilities, Durability, Statistics, StorageError, StreamEntry, Version, View, WriteSet,
-    version_not_kept,
+    AloneHold, Capabilities, Durability, Statistics, StorageError, StreamEntry, Version, View,
+    WriteSet, version_not_kept,
 };
 
 /// Called with each pair of a bulk load.
@@ -191,6 +191,29 @@ pub trait Backend: Send + Sync + 'static {
         pairs: &mut PairIterator<'_>,
         stream: Option<&[u8]>,
     ) -> Result<(), StorageError>;
+    /// As [`crate::Engine::hold_alone`]; `None` if the engine has no bulk loads on a shared log.
+    fn hold_alone(&self, patience: Duration) -> Result<Option<AloneHold>, StorageError> {
+        let _ = patience;
+        Ok(None)
+    }
+    /// Like [`Backend::ingest`], on a shared log that no other process has open: the pairs bypass the log. `append`
+    /// appends the record of the commit, which has no writes, makes it durable, and returns its time and the place
+    /// behind it. The pairs are visible if, and only if, that record is in the log, also after a crash.
+    ///
+    /// # Errors
+    /// Those of `append`: after [`StorageError::CommitUnknown`] the engine must be opened again, and after any other
+    /// one the record is not in the log.
+    fn load(
+        &self,
+        version: Version,
+        pairs: &mut PairIterator<'_>,
+        append: &mut dyn FnMut() -> Result<(u64, LogPoint), StorageError>,
+    ) -> Result<(), StorageError> {
+        let _ = (version, pairs, append);
+        Err(StorageError::Unavailable(
+            "this engine has no bulk loads on a shared log: use `lsm`".to_owned(),
+        ))
+    }
     /// Sizes and counts; the caller fills in commits and conflicts.
     fn statistics(&self) -> Result<Statistics, StorageError>;
     /// Reads and checks everything, as in [`crate::Engine::verify`].

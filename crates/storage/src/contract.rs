@@ -455,6 +455,14 @@ pub enum StorageError {
         /// The process that has it open, if its lock file names one.
         pid: Option<u32>,
     },
+    /// The operation needs the database alone, and other processes have it open: nothing has changed.
+    #[error("the database `{}` is in use, and this needs it alone: {}", .path.display(), end_others(.processes))]
+    NeedsAlone {
+        /// The folder of the database.
+        path: PathBuf,
+        /// The others, as far as they are known: those that only read are not.
+        processes: Vec<(u32, String)>,
+    },
     /// The commit may or may not have been applied: check before retrying.
     #[error("{0}")]
     CommitUnknown(String),
@@ -464,6 +472,17 @@ pub enum StorageError {
     /// The caller violated the contract.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// The end of the message of [`StorageError::NeedsAlone`].
+fn end_others(processes: &[(u32, String)]) -> String {
+    let listed = processes
+        .iter()
+        .map(|(pid, kind)| format!("{pid} ({kind})"));
+    match listed.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "end the processes that have it open to read".to_owned(),
+        listed => format!("end these processes: {listed}"),
+    }
 }
 
 /// The end of the message of [`StorageError::InUse`].

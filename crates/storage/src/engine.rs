@@ -1,6 +1,6 @@
 //! The engine, and the hook that it notifies of its commits.
 
-use std::{path::Path, sync::Arc};
+use std::{any::Any, fmt, path::Path, sync::Arc, time::Duration};
 
 use crate::{
     Capabilities, Commit, EngineTransaction, Snapshot, Statistics, StorageError, StreamEntry,
@@ -72,6 +72,15 @@ pub trait Engine: Send + Sync {
         pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>,
         stream: Option<&[u8]>,
     ) -> Result<Version, StorageError>;
+    /// Keeps other processes from opening the database until the result is dropped. Waits for those that have it open,
+    /// at most for `patience`.
+    ///
+    /// # Errors
+    /// [`StorageError::NeedsAlone`] if others still have it open.
+    fn hold_alone(&self, patience: Duration) -> Result<AloneHold, StorageError> {
+        let _ = patience;
+        Ok(AloneHold::default())
+    }
     /// Registers the hook that is notified of every commit before it becomes visible; replaces the previous
     /// one.
     fn set_hook(&self, hook: Arc<dyn CommitHook>);
@@ -97,4 +106,27 @@ pub trait CommitHook: Send + Sync {
     /// The outcome of the announced commits with a version of `from` and above is unknown; the engine refuses
     /// further writes.
     fn unsettled(&self, from: Version);
+}
+
+/// Keeps other processes from opening a database, until it is dropped. The default is for an engine that only one
+/// process can have open.
+#[derive(Default)]
+#[must_use = "others can open the database when this is dropped"]
+pub struct AloneHold {
+    _held: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl AloneHold {
+    /// Ends when `held` is dropped.
+    pub fn new(held: impl Any + Send + Sync) -> Self {
+        Self {
+            _held: Some(Box::new(held)),
+        }
+    }
+}
+
+impl fmt::Debug for AloneHold {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AloneHold").finish_non_exhaustive()
+    }
 }

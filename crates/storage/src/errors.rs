@@ -75,6 +75,20 @@ mod tests {
             assert!(text.contains(advice) && text.contains("/a/b"), "{text}");
         }
         assert!(matches!(damaged(path, "x"), StorageError::Corrupt(_)));
+        for (processes, advice) in [
+            (
+                vec![(7, "server".to_owned()), (9, "cli".to_owned())],
+                "end these processes: 7 (server), 9 (cli)",
+            ),
+            (Vec::new(), "end the processes that have it open to read"),
+        ] {
+            let path = path.to_owned();
+            let message = StorageError::NeedsAlone { path, processes }.to_string();
+            assert_eq!(
+                message,
+                format!("the database `/a/b` is in use, and this needs it alone: {advice}")
+            );
+        }
         let own = std::process::id();
         for (pid, message) in [
             (

@@ -44,7 +44,7 @@ pub use contract::{
     KeyRange, Order, Page, PageLimit, Parked, Read, Snapshot, Statistics, StorageError,
     StreamEntry, ValueVisitor, Version, Visitor, version_not_kept,
 };
-pub use engine::{CommitHook, Engine};
+pub use engine::{AloneHold, CommitHook, Engine};
 pub use errors::{damaged, hex, io_error, key_exists};
 pub use guards::{GuardSet, GuardTable};
 pub use log_node::{

@@ -4,7 +4,7 @@
 //! [`crate::group_commit`]); each member is validated in order against the guard table (including the earlier
 //! members of its group), and the survivors are passed to the backend as one group.
 
-use std::{ops::ControlFlow, path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
 use isomer_shared_log::SharedLog;
 
@@ -15,7 +15,7 @@ use crate::state::{Live, State, Work, copy_of};
 use crate::sync::Mutex;
 
 use crate::{
-    Backend, Capabilities, CommitHook, Durability, EngineCommit, EngineSavepoint,
+    AloneHold, Backend, Capabilities, CommitHook, Durability, EngineCommit, EngineSavepoint,
     EngineTransaction, Granule, GuardMode, GuardSet, KeyRange, LogPoint, Order, Page, PageLimit,
     PairIterator, Parked, Read, SharedOptions, Snapshot, Statistics, StorageError, StreamEntry,
     ValueVisitor, Version, View, Visitor, WriteSet,
@@ -258,6 +258,19 @@ impl<B: Backend> Optimistic<B> {
         Ok(version)
     }
 
+    /// See [`crate::Engine::hold_alone`].
+    pub fn hold_alone(&self, patience: Duration) -> Result<AloneHold, StorageError> {
+        if self.core.shared.is_none() {
+            return Ok(AloneHold::default());
+        }
+        self.backend().hold_alone(patience)?.ok_or_else(|| {
+            StorageError::Unavailable(
+                "this engine cannot keep other processes from opening the database: open it exclusively"
+                    .to_owned(),
+            )
+        })
+    }
+
     /// See [`crate::Engine::set_hook`].
     pub fn set_hook(&self, hook: Arc<dyn CommitHook>) {
         self.core.state.set_hook(hook);
@@ -352,6 +365,12 @@ macro_rules! delegate_engine {
                 stream: Option<&[u8]>,
             ) -> Result<$crate::Version, $crate::StorageError> {
                 self.$field.ingest(pairs, stream)
+            }
+            fn hold_alone(
+                &self,
+                patience: std::time::Duration,
+            ) -> Result<$crate::AloneHold, $crate::StorageError> {
+                self.$field.hold_alone(patience)
             }
             fn set_hook(&self, hook: std::sync::Arc<dyn $crate::CommitHook>) {
                 self.$field.set_hook(hook);

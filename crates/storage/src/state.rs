@@ -220,6 +220,10 @@ pub(crate) fn copy_of(error: &StorageError) -> StorageError {
             path: path.clone(),
             pid: *pid,
         },
+        StorageError::NeedsAlone { path, processes } => StorageError::NeedsAlone {
+            path: path.clone(),
+            processes: processes.clone(),
+        },
         StorageError::CommitUnknown(message) => StorageError::CommitUnknown(message.clone()),
         StorageError::Corrupt(message) => StorageError::Corrupt(message.clone()),
         StorageError::Invalid(message) => StorageError::Invalid(message.clone()),

@@ -35,7 +35,7 @@ mod time;
 
 pub use disk::{Call, Disk, DiskFile, FileMapping, FileType, OpenMode, sync_above};
 pub use faulty::{FaultHook, FaultyDisk};
-pub use lock::{Lock, LockError, LockFile, LockMode};
+pub use lock::{Lock, LockError, LockFile, LockMode, Upgrade};
 pub use platform::{private_file, private_folder, remote_file_system, stored_bytes, sync_folder};
 pub use real::RealDisk;
 pub use seal::{Seal, SealedPosition, Unsealed};

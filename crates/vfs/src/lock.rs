@@ -29,20 +29,73 @@ pub enum LockError {
 /// A lock, released on drop or when the process ends.
 #[derive(Debug)]
 pub struct Lock {
-    /// Kept only for its drop.
-    _guard: LockGuard,
+    guard: LockGuard,
 }
 
 #[derive(Debug)]
 enum LockGuard {
-    Real { _lock: RealLock },
-    Simulated { _lock: crate::sim::SimLock },
+    Real(RealLock),
+    Simulated(crate::sim::SimLock),
+}
+
+/// Outcome of [`Lock::try_upgrade`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upgrade {
+    /// The lock is exclusive now.
+    Exclusive,
+    /// Others hold it, too: it is shared, as before.
+    Shared,
+    /// Another process took it exclusively in between: it is not held any more.
+    Lost,
 }
 
 impl Lock {
     pub(crate) fn simulated(lock: crate::sim::SimLock) -> Self {
         Self {
-            _guard: LockGuard::Simulated { _lock: lock },
+            guard: LockGuard::Simulated(lock),
+        }
+    }
+
+    /// Makes a shared lock exclusive, unless others hold it, too. Does not wait.
+    ///
+    /// `flock` gives a shared lock up before it takes the exclusive one. If others hold it, the shared one is taken
+    /// again, and only a process that takes the exclusive one in between can prevent that.
+    ///
+    /// # Errors
+    /// Those of the file system; the lock may be lost then.
+    pub fn try_upgrade(&mut self) -> io::Result<Upgrade> {
+        let file = match &mut self.guard {
+            LockGuard::Simulated(lock) => return Ok(lock.try_upgrade()),
+            LockGuard::Real(lock) => &lock.file,
+        };
+        match file.try_lock() {
+            Ok(()) => return Ok(Upgrade::Exclusive),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Upgrade::Shared),
+            Err(TryLockError::WouldBlock) => Ok(Upgrade::Lost),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Makes an exclusive lock shared. Returns whether it is still held: another process may have taken it in between.
+    ///
+    /// # Errors
+    /// Those of the file system; the lock may be lost then.
+    pub fn downgrade(&mut self) -> io::Result<bool> {
+        let file = match &mut self.guard {
+            LockGuard::Simulated(lock) => {
+                lock.downgrade();
+                return Ok(true);
+            }
+            LockGuard::Real(lock) => &lock.file,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
 }
@@ -102,12 +155,10 @@ pub(crate) fn take(path: &Path, mode: LockMode) -> Result<Option<Lock>, LockErro
         drop(written);
     }
     Ok(Some(Lock {
-        _guard: LockGuard::Real {
-            _lock: RealLock {
-                file,
-                process: std::process::id(),
-            },
-        },
+        guard: LockGuard::Real(RealLock {
+            file,
+            process: std::process::id(),
+        }),
     }))
 }
 
@@ -202,6 +253,27 @@ mod tests {
         assert!(!one.has_name().expect("no error"));
         let whole = LockFile::open_folder(folder.path()).expect("a folder");
         assert!(try_lock(&whole, LockMode::Exclusive));
+    }
+
+    #[test]
+    fn a_lock_is_upgraded_when_it_is_held_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("LOCK");
+        drop(take(&path, LockMode::Exclusive).expect("a lock"));
+        let shared = || {
+            take(&path, LockMode::Shared)
+                .expect("a lock")
+                .expect("its file")
+        };
+        let is_held = |mode| matches!(take(&path, mode), Err(LockError::Held(_)));
+        let (mut one, other) = (shared(), shared());
+        assert_eq!(one.try_upgrade().expect("no error"), Upgrade::Shared);
+        drop(other);
+        assert!(is_held(LockMode::Exclusive) && !is_held(LockMode::Shared));
+        assert_eq!(one.try_upgrade().expect("no error"), Upgrade::Exclusive);
+        assert!(is_held(LockMode::Shared));
+        assert!(one.downgrade().expect("no error"));
+        assert!(is_held(LockMode::Exclusive) && !is_held(LockMode::Shared));
     }
 
     /// A child holds copies of all open files until exec.

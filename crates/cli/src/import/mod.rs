@@ -17,9 +17,12 @@ pub mod source;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
-use isomer_db::{ErrorKind, internals::data::DataError};
+use isomer_db::{
+    Error, ErrorKind,
+    internals::data::{AloneHold, DataError, DataStore},
+};
 
 /// Options of `isomer import`.
 #[derive(Clone, Debug, Args)]
@@ -74,6 +77,44 @@ pub fn command(options: &ImportOptions) -> Result<()> {
     };
     crate::style::line(&summary.text())?;
     Ok(db.close()?)
+}
+
+/// How rows are loaded.
+enum LoadMode {
+    /// Past transactions. No other process can open the database meanwhile.
+    Bulk { _alone: AloneHold },
+    /// As one transaction, because other processes have the database open: this says which ones.
+    Transaction(DataError),
+}
+
+impl LoadMode {
+    fn of(store: &DataStore) -> Result<Self> {
+        match store.hold_alone() {
+            Ok(alone) => Ok(Self::Bulk { _alone: alone }),
+            Err(error) if error.is_needs_alone() => Ok(Self::Transaction(error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn is_past_transactions(&self) -> bool {
+        matches!(self, Self::Bulk { .. })
+    }
+
+    /// Says for an import that is too large for a transaction how it becomes possible.
+    fn explain<T>(&self, outcome: Result<T>) -> Result<T> {
+        let Self::Transaction(others) = self else {
+            return outcome;
+        };
+        outcome.map_err(|error| {
+            let below = error.downcast_ref::<Error>();
+            match below.is_some_and(|error| error.kind() == ErrorKind::Limit) {
+                true => {
+                    anyhow!("{error:#}\n  an import of any size needs the database alone: {others}")
+                }
+                false => error,
+            }
+        })
+    }
 }
 
 /// Whether an error is about one row, so that the next may be good.

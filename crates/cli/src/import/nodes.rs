@@ -14,6 +14,7 @@ use isomer_db::{
 };
 
 use super::{
+    LoadMode,
     column_type::ColumnType,
     columns::{Column, Declared, Role, article},
     delimited::TextColumns,
@@ -84,6 +85,8 @@ pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
             columns.join(", ")
         );
     }
+    let store = db.store()?;
+    let mode = LoadMode::of(&store)?;
     let feed = Feed::new(&source, reader, &options.input);
     let convert = |record: &mut Record, nodes: &mut VecDeque<BulkNode>| {
         nodes.push_back(BulkNode {
@@ -93,10 +96,9 @@ pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
         Ok(())
     };
     let outcome = match options.label.as_slice() {
-        // A bulk load bypasses the log that processes share.
-        [label] if !db.store()?.is_shared() => {
+        [label] if mode.is_past_transactions() => {
             let loaded = load_nodes(
-                &db.store()?,
+                &store,
                 label,
                 &BulkOptions::default(),
                 &mut feed.items(convert),
@@ -106,7 +108,7 @@ pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
         }
         labels => several_labels(db, labels, &feed, convert),
     };
-    feed.finish(outcome.map(|loaded| vec![("node", loaded)]))
+    mode.explain(feed.finish(outcome.map(|loaded| vec![("node", loaded)])))
 }
 
 impl Key {

@@ -15,6 +15,7 @@ use isomer_db::{
 use isomer_value::{LabelId, NodeId};
 
 use super::{
+    LoadMode,
     columns::{Role, article},
     delimited::TextColumns,
     feed::{Feed, Summary, Watch},
@@ -91,8 +92,9 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
     let convert = |record: &mut Record, relationships: &mut VecDeque<BulkRelationship>| {
         fields.relationships(record, &from, &to, relationships)
     };
-    // A bulk load bypasses the log that processes share.
-    let is_single = options.create_missing || from.is_mixed() || to.is_mixed() || store.is_shared();
+    let mode = LoadMode::of(&store)?;
+    let is_single =
+        options.create_missing || from.is_mixed() || to.is_mixed() || !mode.is_past_transactions();
     let outcome = if is_single {
         one_by_one(db, options, &feed, &from, &to, convert)
     } else {
@@ -110,7 +112,7 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
         );
         loaded.map(|outcome| vec![("relationship", outcome.loaded)])
     };
-    feed.finish(outcome)
+    mode.explain(feed.finish(outcome))
 }
 
 /// The fields with the ends; `None` if each record determines them.

@@ -2,6 +2,7 @@
 //!
 //! The tests of the memory budget are another program, see `Cargo.toml`.
 
+mod alone;
 mod commands;
 mod deezer;
 mod golden;
@@ -11,5 +12,6 @@ mod replica;
 mod replicas;
 mod scripts;
 mod serve;
+mod servers;
 mod shared;
 mod support;

@@ -30,7 +30,7 @@ fn setting(variable: &str, otherwise: usize) -> usize {
     text.map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-fn open(path: &Path) -> Database {
+pub fn open(path: &Path) -> Database {
     let builder = Database::builder().sharing(Sharing::Shared);
     builder.memory(64 << 20).open(path).expect("opened")
 }
@@ -168,14 +168,14 @@ fn two_servers_answer_on_one_port_and_know_the_same_users() {
 }
 
 /// A server, which is killed when the test ends.
-struct Server {
-    child: Child,
-    port: u16,
+pub struct Server {
+    pub child: Child,
+    pub port: u16,
 }
 
 impl Server {
     /// Starts it, and waits until it says where it listens.
-    fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the binary runs");
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
@@ -195,7 +195,7 @@ impl Server {
         }
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -209,7 +209,7 @@ impl Drop for Server {
 }
 
 /// Status and body of an answer; none if the server is gone.
-fn ask(port: u16, token: &str, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+pub fn ask(port: u16, token: &str, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -231,7 +231,7 @@ fn ask(port: u16, token: &str, method: &str, path: &str, body: &str) -> Option<(
     Some((status, body.to_owned()))
 }
 
-fn query(port: u16, token: &str, body: &str) -> Option<(u16, String)> {
+pub fn query(port: u16, token: &str, body: &str) -> Option<(u16, String)> {
     ask(port, token, "POST", "/v1/databases/db/query", body)
 }
 

@@ -80,7 +80,7 @@ impl Numbering<'_> {
     /// # Errors
     /// [`DataError::Denied`] while transactions with convergent operations are under way; those of a commit.
     pub fn begin_epoch(self) -> Result<(), DataError> {
-        self.store.refuse_shared("a new epoch")?;
+        let _alone = self.store.hold_alone()?;
         self.begin_epoch_alone()
     }
 

@@ -200,7 +200,7 @@ fn what_only_one_process_may_do_is_refused() {
     let database = SharedDatabase::new(false);
     let store = database.open();
     let refused = [
-        (store.begin_ingest().map(drop), "load into the copy"),
+        (store.begin_ingest().map(drop), "open it exclusively"),
         (store.numbering().begin_epoch(), "open it exclusively"),
     ];
     for (outcome, advice) in refused {

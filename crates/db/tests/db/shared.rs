@@ -182,10 +182,19 @@ fn what_needs_one_process_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let db = open(&path);
+    let other = open(&path);
     let loading = db.store().unwrap().begin_ingest().map(drop).lift();
     let error = loading.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("load into the copy"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let advice = format!("end these processes: {} (library)", std::process::id());
+    assert!(error.to_string().contains(&advice), "{error}");
+    other.close().unwrap();
+    // Alone it works, and others wait.
+    let loading = db.store().unwrap().begin_ingest().unwrap();
+    let refused = Database::builder().sharing(Sharing::Shared).open(&path);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    drop(loading);
+    open(&path).close().unwrap();
     // An exclusive opening waits for all processes.
     let exclusive = || {
         let builder = Database::builder().sharing(Sharing::Exclusive);

@@ -45,7 +45,10 @@ impl Core {
     pub fn follow(&self) -> Result<(), StorageError> {
         match self.wal.shared() {
             Some(wal) if self.tree.maintains() => {
-                self.serve_request(wal);
+                match wal.lease.is_asked_for() {
+                    true => self.end_maintenance(),
+                    false => self.serve_request(wal),
+                }
                 Ok(())
             }
             _ => self.follow_tables(),
@@ -67,6 +70,7 @@ impl Core {
         if !self.options.read_only
             && !self.is_poisoned()
             && !wal.lags.load(Ordering::Relaxed)
+            && !wal.lease.is_asked_for()
             && wal.lease.try_take()? == LeaseOutcome::Here
         {
             // No other process writes the manifest from here on. Until this process has applied everything that is in
@@ -119,6 +123,29 @@ impl Core {
         wal.is_stalled.store(false, Ordering::Relaxed);
         self.notify_flushed();
         Ok(true)
+    }
+
+    /// Makes this process the maintainer: another one hands the lease over, within seconds if it is idle.
+    ///
+    /// # Errors
+    /// [`StorageError::Unavailable`] if it does not in time.
+    pub fn take_over(&self) -> Result<(), StorageError> {
+        let Some(wal) = self.wal.shared() else {
+            return Ok(());
+        };
+        self.check_writable()?;
+        self.follow_tables()?;
+        let (began, mut asks) = (Instant::now(), false);
+        while !self.tree.maintains() && began.elapsed() < self.options.maintainer_patience {
+            self.check_poison()?;
+            asks = asks || wal.lease.ask_for_handover()?;
+            self.follow_tables()?;
+            std::thread::sleep(LOOK_PAUSE);
+        }
+        if asks {
+            wal.lease.end_handover();
+        }
+        self.check_maintains()
     }
 
     /// Flushes if another process asked for it.

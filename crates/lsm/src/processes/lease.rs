@@ -14,13 +14,18 @@ use isomer_vfs::{Disk, Lock, LockError, LockMode, OpenMode};
 pub const MAINTENANCE: &str = "MAINTENANCE";
 /// The file that asks the maintainer to flush.
 pub const FLUSH: &str = "FLUSH";
+/// The file whose lock asks the maintainer to release the lease for the holder of that lock.
+pub const HANDOVER: &str = "HANDOVER";
 
 /// The lease of the tables of a database. It is released when it is dropped, and when the process ends.
 pub struct Lease {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     request: PathBuf,
+    handover: PathBuf,
     held: Mutex<Option<Lock>>,
+    /// The lock by which this process asks for the lease.
+    asking: Mutex<Option<Lock>>,
 }
 
 /// Outcome of an attempt to take the lease.
@@ -39,7 +44,9 @@ impl Lease {
             disk,
             path: directory.join(MAINTENANCE),
             request: directory.join(FLUSH),
+            handover: directory.join(HANDOVER),
             held: Mutex::default(),
+            asking: Mutex::default(),
         }
     }
 
@@ -75,6 +82,33 @@ impl Lease {
             Err(LockError::Held(pid)) => pid,
             _ => None,
         }
+    }
+
+    /// Asks the holder to release the lease for this process, until [`Lease::end_handover`]. Returns whether it did:
+    /// another process may be asking.
+    pub fn ask_for_handover(&self) -> Result<bool, StorageError> {
+        match self.disk.lock(&self.handover, LockMode::Exclusive) {
+            Ok(lock) => {
+                *self.asking.lock() = lock;
+                Ok(true)
+            }
+            Err(LockError::Held(_)) => Ok(false),
+            Err(LockError::Io(error)) => Err(io_error("locking", &self.handover, &error)),
+        }
+    }
+
+    /// Ends the request.
+    pub fn end_handover(&self) {
+        drop(self.asking.lock().take());
+    }
+
+    /// Whether another process asks for the lease.
+    pub fn is_asked_for(&self) -> bool {
+        self.asking.lock().is_none()
+            && matches!(
+                self.disk.lock(&self.handover, LockMode::Shared),
+                Err(LockError::Held(_))
+            )
     }
 
     /// Asks the holder to flush.

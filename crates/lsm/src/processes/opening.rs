@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     BlockCache, LogSharing, LsmOptions, OnChange, Recovered, Tree, TreeOptions,
-    manifest::Stored,
+    manifest::{LOAD_MANIFEST, Stored},
     open::{self, StoreFile},
 };
 
@@ -58,7 +58,14 @@ pub fn enter(
     open_private: &OpenPrivate<'_>,
 ) -> Result<Entered, StorageError> {
     if options.read_only {
-        let lock = open::lock(directory, options, LockMode::Shared)?;
+        let lock = open::lock(directory, options, LockMode::Shared)
+            .map_err(|error| in_use_by(error, directory, options))?;
+        if load_is_unsettled(directory, options)? {
+            return Err(StorageError::Unavailable(format!(
+                "a bulk load into the database `{}` was interrupted: open it for writing once",
+                directory.display()
+            )));
+        }
         let store = open::read(directory, options)?;
         return Ok(Entered { lock, store });
     }
@@ -66,6 +73,7 @@ pub fn enter(
         LogSharing::Exclusive => {
             let lock = open::lock(directory, options, LockMode::Exclusive);
             let lock = lock.map_err(|error| in_use_by(error, directory, options))?;
+            settle_load(directory, options)?;
             let store = open::read(directory, options)?;
             Ok(Entered { lock, store })
         }
@@ -80,12 +88,9 @@ fn enter_shared(
 ) -> Result<Entered, StorageError> {
     let began = Instant::now();
     loop {
-        let is_shared = || {
-            Ok::<_, StorageError>(
-                open::read(directory, options)?.is_some_and(|made| made.is_shared()),
-            )
-        };
-        let mode = match is_shared()? {
+        let store = open::read(directory, options)?;
+        let is_ready = store.is_some_and(|made| made.is_shared());
+        let mode = match is_ready && !load_is_unsettled(directory, options)? {
             true => LockMode::Shared,
             false => LockMode::Exclusive,
         };
@@ -94,12 +99,15 @@ fn enter_shared(
             Ok(lock) if mode == LockMode::Shared => {
                 // It may have been replaced before it was locked.
                 let store = open::read(directory, options)?;
-                if store.is_some_and(|made| made.is_shared()) {
+                if store.is_some_and(|made| made.is_shared())
+                    && !load_is_unsettled(directory, options)?
+                {
                     return Ok(Entered { lock, store });
                 }
             }
             Ok(lock) => {
                 make_shared(directory, options, open_private)?;
+                settle_load(directory, options)?;
                 // Other processes may enter before this one does.
                 drop(lock);
             }
@@ -109,13 +117,45 @@ fn enter_shared(
                     false => MAX_WAIT,
                 };
                 if began.elapsed() >= patience {
-                    return Err(StorageError::InUse { path, pid });
+                    let error = StorageError::InUse { path, pid };
+                    return Err(in_use_by(error, directory, options));
                 }
                 thread::sleep(PAUSE);
             }
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether a bulk load into a shared database has not ended, or was interrupted.
+fn load_is_unsettled(directory: &Path, options: &LsmOptions) -> Result<bool, StorageError> {
+    let path = directory.join(open::TABLES).join(LOAD_MANIFEST);
+    let exists = options.disk.exists(&path);
+    exists.map_err(|error| io_error("opening", &path, &error))
+}
+
+/// Ends a bulk load that was interrupted, in a database for which this process has the exclusive lock: it took place if
+/// the log has a record behind everything that was in tables before.
+fn settle_load(directory: &Path, options: &LsmOptions) -> Result<(), StorageError> {
+    if !load_is_unsettled(directory, options)? {
+        return Ok(());
+    }
+    let mut options = options.clone();
+    options.seal = open::seal(directory, &options)?;
+    let (disk, tables) = (&*options.disk, directory.join(open::TABLES));
+    let load = Stored::read_load(disk, &tables, &options.seal)?;
+    let Some(point) = load.and_then(|load| load.log_point) else {
+        let path = tables.join(LOAD_MANIFEST);
+        let what = format!("its file `{}` is of no bulk load", path.display());
+        return Err(damaged(directory, &what));
+    };
+    check_log_exists(directory, &options)?;
+    let OpenedLog { log, .. } = open_log(directory, &options)?;
+    let end = log.end().map_err(log_error)?;
+    if end > point.next {
+        log.sync(end).map_err(log_error)?;
+    }
+    Stored::settle_load(disk, &tables, end > point.next)
 }
 
 /// A copy of a database may have no lock file: a shared lock does not create it.
@@ -126,15 +166,18 @@ fn make_lock_file(directory: &Path, options: &LsmOptions) -> Result<(), StorageE
         .map_err(|error| io_error("making", &path, &error))
 }
 
-/// Whether a process that has the database for itself makes it, or makes it a shared one, which ends.
+/// Whether a process that has the database for itself makes it, makes it a shared one, or ends an interrupted bulk load,
+/// which ends.
 fn is_being_made(directory: &Path, options: &LsmOptions) -> Result<bool, StorageError> {
     let Some(store) = open::read(directory, options)? else {
         return Ok(true);
     };
+    if store.is_shared() {
+        return load_is_unsettled(directory, options);
+    }
     let shared = directory.join(open::SHARED);
     let exists = options.disk.exists(&shared);
-    let exists = exists.map_err(|error| io_error("opening", &shared, &error))?;
-    Ok(!store.is_shared() && exists)
+    exists.map_err(|error| io_error("opening", &shared, &error))
 }
 
 /// The lock file of a shared database has the id of the process that made it: the one that maintains it is running.

@@ -565,7 +565,7 @@ fn the_open(access: &DatabaseAccess) -> Result<Arc<crate::open::OpenTransaction>
     access
         .open()
         .cloned()
-        .ok_or_else(|| ServerError::NotFound("no such transaction".into()))
+        .ok_or_else(crate::open::no_transaction)
 }
 
 /// `GET …/tx/{transaction}`

@@ -11,7 +11,12 @@ use crate::LogError;
 
 /// Refuses file systems whose locks and shared memory need not work between all that use it.
 pub(super) fn check_file_system(folder: &Path) -> Result<(), String> {
-    match remote_file_system(folder) {
+    accept(folder, remote_file_system(folder))
+}
+
+/// The verdict on a folder whose file system is of that remote kind, if it is remote.
+fn accept(folder: &Path, remote: io::Result<Option<&'static str>>) -> Result<(), String> {
+    match remote {
         Ok(None) => Ok(()),
         Ok(Some(kind)) => Err(format!(
             "`{}` is on {kind}, where locks and shared memory need not work between processes: use a folder on a local \
@@ -49,6 +54,22 @@ pub(super) fn io_error(path: &Path, error: &io::Error) -> LogError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn remote_file_systems_are_refused_with_their_kind() {
+        let folder = Path::new("/net/people.isomer");
+        for kind in ["NFS", "FUSE"] {
+            let refused = accept(folder, Ok(Some(kind))).expect_err("it is remote");
+            assert!(
+                refused.contains(&format!("`/net/people.isomer` is on {kind}"))
+                    && refused.contains("use a folder on a local disk"),
+                "{refused}"
+            );
+        }
+        let unknown = accept(folder, Err(io::ErrorKind::NotFound.into()));
+        assert!(unknown.expect_err("unknown").contains("/net/people.isomer"));
+        assert_eq!(accept(folder, Ok(None)), Ok(()));
+    }
 
     #[test]
     fn errors_say_what_to_do() {

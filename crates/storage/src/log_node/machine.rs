@@ -1,6 +1,6 @@
 //! The state machine of a node: an engine's state, changed by the group records of the shared log.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use isomer_shared_log::{Position, ReadRecord, RecordHash, StateMachine, Validated};
 
@@ -21,6 +21,8 @@ pub(super) enum Change<'t, B: Backend> {
     Commit(&'t Work<B>),
     /// A bulk load: it is alone in its record.
     Load(&'t Load),
+    /// A bulk load whose pairs are in tables: it is alone in its record.
+    Tables(&'t TablesLoad),
     /// The change stream is to be trimmed up to and including this version: it is alone in its record.
     Trim(Version),
 }
@@ -29,6 +31,15 @@ pub(super) enum Change<'t, B: Backend> {
 pub(super) struct Load {
     pub(super) writes: WriteSet,
     pub(super) stream: Vec<u8>,
+}
+
+/// The commit of a bulk load whose pairs are in tables.
+pub(super) struct TablesLoad {
+    /// The version of the pairs in the tables.
+    pub(super) version: Version,
+    pub(super) stream: Vec<u8>,
+    /// The time of its record and the place behind it, once it is in the log.
+    pub(super) appended: Cell<Option<(u64, LogPoint)>>,
 }
 
 /// Why something does not become a record.
@@ -96,7 +107,7 @@ impl<B: Backend> Machine<B> {
     ) -> Vec<Result<(), Refusal>> {
         let works = group.iter().map(|change| match change {
             Change::Commit(work) => *work,
-            Change::Load(_) | Change::Trim(_) => {
+            Change::Load(_) | Change::Tables(_) | Change::Trim(_) => {
                 unreachable!("loads and trims are alone in their group")
             }
         });
@@ -129,6 +140,27 @@ impl<B: Backend> Machine<B> {
         self.stream = head.stream;
         self.last_ms = head.time_ms;
         self.history.note(at, &head, published, bytes);
+    }
+
+    /// The record of a bulk load is in the log. The engine, which waits for this, publishes the pairs.
+    fn apply_tables(
+        &mut self,
+        at: Position,
+        RecordHash(hash): RecordHash,
+        load: &TablesLoad,
+        validated: &Validated<Refusal>,
+    ) {
+        let (state, head) = (&*self.state, self.validated);
+        if let Some(hook) = state.hook() {
+            hook.committing(head.first, &load.stream);
+        }
+        // Every transaction that observed an earlier version must be retried.
+        state.guards.lock().raise_floor(head.first);
+        state.count_group(1);
+        let bytes = validated.content.as_ref().map_or(0, Vec::len);
+        self.note_applied(at, head, head.first, bytes);
+        let after = LogPoint { next: at + 1, hash };
+        load.appended.set(Some((head.time_ms, after)));
     }
 
     /// Applies consecutive records.
@@ -238,6 +270,19 @@ impl<B: Backend> StateMachine for Machine<B> {
                 }
                 vec![checked.map_err(Refusal::Error)]
             }
+            [Change::Tables(load)] => {
+                let checked = load.check_version(first);
+                if checked.is_ok() {
+                    let (writes, stream) = (&WriteSet::new(), &load.stream[..]);
+                    let commit = Commit {
+                        version: first,
+                        writes,
+                        stream,
+                    };
+                    encoder.push(&commit, LoggedFootprint::Everything);
+                }
+                vec![checked.map_err(Refusal::Error)]
+            }
             _ => self.validate_group(group, &mut encoder, first),
         };
         let (content, head) = encoder.finish();
@@ -291,6 +336,10 @@ impl<B: Backend> StateMachine for Machine<B> {
         group: &[Change<'_, B>],
         validated: &Validated<Refusal>,
     ) -> Result<(), String> {
+        if let [Change::Tables(load)] = group {
+            self.apply_tables(at, hash, load, validated);
+            return Ok(());
+        }
         let state = &*self.state;
         let head = self.validated;
         let mut commits: Vec<Commit<'_>> = Vec::with_capacity(group.len());
@@ -335,6 +384,18 @@ impl<B: Backend> StateMachine for Machine<B> {
         let bytes = validated.content.as_ref().map_or(0, Vec::len);
         self.note_applied(at, head, published, bytes);
         Ok(())
+    }
+}
+
+impl TablesLoad {
+    fn check_version(&self, next: Version) -> Result<(), StorageError> {
+        match next == self.version {
+            true => Ok(()),
+            false => Err(StorageError::Unavailable(format!(
+                "another process committed the version {} during a bulk load: try again",
+                next - 1
+            ))),
+        }
     }
 }
 

@@ -17,9 +17,13 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use isomer_shared_log::{LogError, LogNode, NodeError, Options, Position, RecordHash, SharedLog};
@@ -28,7 +32,7 @@ use self::{
     follower::Follower,
     history::{History, log_error},
     log_clock::LogTime,
-    machine::{Change, Load, Machine, Refusal},
+    machine::{Change, Load, Machine, Refusal, TablesLoad},
 };
 pub use self::{
     log_clock::LogClock,
@@ -218,8 +222,58 @@ impl<B: Backend> Shared<B> {
         synced.map_err(log_error)
     }
 
-    /// See [`crate::Engine::ingest`]: one large transaction, which conflicts with everything that began before.
+    /// See [`crate::Engine::ingest`]. It conflicts with everything that began before.
     pub(crate) fn ingest(
+        &self,
+        pairs: &mut PairIterator<'_>,
+        stream: &[u8],
+    ) -> Result<Version, StorageError> {
+        match self.state.backend.hold_alone(Duration::ZERO) {
+            Ok(Some(_alone)) => self.ingest_tables(pairs, stream),
+            // The others need the pairs from the log.
+            Ok(None) | Err(StorageError::NeedsAlone { .. }) => self.ingest_record(pairs, stream),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A bulk load into tables; no other process has the database open.
+    fn ingest_tables(
+        &self,
+        pairs: &mut PairIterator<'_>,
+        stream: &[u8],
+    ) -> Result<Version, StorageError> {
+        let mut node = self.node.lock();
+        node.catch_up().map_err(|error| self.error(error))?;
+        let load = TablesLoad {
+            version: self.state.next_version()?,
+            stream: stream.to_vec(),
+            appended: Cell::new(None),
+        };
+        let loaded = self.state.backend.load(load.version, pairs, &mut || {
+            let committed = self.commit_alone(&mut node, Change::Tables(&load));
+            match (load.appended.get(), committed) {
+                (Some((time_ms, after)), _) => {
+                    self.sync_to(after.next)?;
+                    Ok((time_ms, after))
+                }
+                (None, Err(error)) => Err(error),
+                (None, Ok(_)) => unreachable!("a commit is appended"),
+            }
+        });
+        if loaded.is_err()
+            && load.appended.get().is_some()
+            && let Some(hook) = self.state.hook()
+        {
+            hook.unsettled(load.version);
+        }
+        loaded?;
+        drop(node);
+        self.follower.note_group();
+        Ok(load.version)
+    }
+
+    /// A bulk load as one large transaction.
+    fn ingest_record(
         &self,
         pairs: &mut PairIterator<'_>,
         stream: &[u8],
@@ -235,7 +289,7 @@ impl<B: Backend> Shared<B> {
                     what: "a bulk load into a shared database",
                     size,
                     max,
-                    advice: "load in smaller parts, or into the copy that `isomer checkpoint` makes, which is not shared",
+                    advice: "load in smaller parts, or end the other processes that have the database open",
                 });
             }
         }

@@ -204,7 +204,7 @@ fn a_large_load_needs_the_database_alone() {
     assert!(
         refused
             .to_string()
-            .contains("into the copy that `isomer checkpoint` makes"),
+            .contains("end the other processes that have the database open"),
         "{refused}"
     );
     let mut transaction = engine.begin().expect("a transaction");

@@ -299,9 +299,16 @@ const REMOTE: [(u64, &str); 17] = [
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn remote_file_system(path: &Path) -> io::Result<Option<&'static str>> {
-    let kind = rustix::fs::statfs(path)?.f_type as u64 & 0xffff_ffff;
-    let found = REMOTE.iter().find(|(number, _)| *number == kind);
-    Ok(found.map(|(_, name)| *name))
+    Ok(remote_kind(rustix::fs::statfs(path)?.f_type as u64))
+}
+
+/// The name of a remote file system with the number that `statfs` returns.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn remote_kind(number: u64) -> Option<&'static str> {
+    // It is signed on some processors.
+    let number = number & 0xffff_ffff;
+    let found = REMOTE.iter().find(|(known, _)| *known == number);
+    found.map(|(_, name)| *name)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -364,4 +371,24 @@ pub fn listen_with_others(address: SocketAddr, waiting: i32) -> io::Result<TcpLi
 #[cfg(not(target_os = "linux"))]
 pub fn listen_with_others(_: SocketAddr, _: i32) -> io::Result<TcpListener> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests {
+    use super::*;
+
+    /// The numbers are those of `statfs(2)`.
+    #[test]
+    fn remote_file_systems_are_recognised() {
+        for (number, name) in [
+            (0x6969, Some("NFS")),
+            (0x6573_5546, Some("FUSE")),
+            (0xffff_ffff_ff53_4d42, Some("CIFS")),
+            (0xef53, None),      // ext4
+            (0x0102_1994, None), // tmpfs
+        ] {
+            assert_eq!(remote_kind(number), name);
+        }
+        assert_eq!(remote_file_system(Path::new("/proc")).ok(), Some(None));
+    }
 }

@@ -24,7 +24,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{Disk, DiskFile, FileType, Lock, LockError, LockMode, OpenMode};
+use crate::{Disk, DiskFile, FileType, Lock, LockError, LockMode, OpenMode, Upgrade};
 pub use state::Loss;
 use state::{Chance, Change, DirEntry, FileChange, FolderChange, Inode, ROOT, State};
 
@@ -667,6 +667,36 @@ pub(crate) struct SimLock {
     path: PathBuf,
     mode: LockMode,
     life: u64,
+}
+
+impl SimLock {
+    /// See [`crate::Lock::try_upgrade`].
+    pub(crate) fn try_upgrade(&mut self) -> Upgrade {
+        let mut machine = self.disk.shared.lock();
+        if machine.life != self.life {
+            return Upgrade::Lost;
+        }
+        let held = machine.locks.entry(self.path.clone()).or_default();
+        match (self.mode, held.readers) {
+            (LockMode::Exclusive, _) => Upgrade::Exclusive,
+            (LockMode::Shared, 1) => {
+                (held.readers, held.writer) = (0, true);
+                self.mode = LockMode::Exclusive;
+                Upgrade::Exclusive
+            }
+            (LockMode::Shared, _) => Upgrade::Shared,
+        }
+    }
+
+    /// See [`crate::Lock::downgrade`].
+    pub(crate) fn downgrade(&mut self) {
+        let mut machine = self.disk.shared.lock();
+        if machine.life == self.life && self.mode == LockMode::Exclusive {
+            let held = machine.locks.entry(self.path.clone()).or_default();
+            (held.readers, held.writer) = (1, false);
+        }
+        self.mode = LockMode::Shared;
+    }
 }
 
 impl Drop for SimLock {

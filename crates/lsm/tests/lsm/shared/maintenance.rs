@@ -16,7 +16,7 @@ use isomer_storage::{
     Durability, Engine, KeyRange, Order, StorageError,
     conformance::{ALL, Random, scan},
 };
-use isomer_vfs::{Call, Disk, FaultyDisk, LockFile, LockMode, RealDisk, keys::MasterKey};
+use isomer_vfs::{Call, Disk, FaultyDisk, LockFile, LockMode, RealDisk, SimDisk, keys::MasterKey};
 
 use super::{Map, all, assert_sound, commit, contents, open, processes::wait_for, small};
 
@@ -104,6 +104,42 @@ fn a_follower_adopts_tables_and_takes_over() {
     assert!(third.maintains());
     assert_eq!(all(&third).len(), 4);
     assert_sound(&third);
+}
+
+/// A process that is to compact everything becomes the maintainer; the one before it can become it again.
+#[test]
+fn the_maintainer_hands_over_to_a_process_that_compacts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = LsmOptions {
+        maintainer_patience: Duration::from_secs(20),
+        ..small(true)
+    };
+    let first = open(folder.path(), &options);
+    let second = open(folder.path(), &options);
+    commit(&first, &[(b"a", b"1")]);
+    assert!(first.maintains());
+    second.compact_all().expect("compacted");
+    assert!(second.maintains() && !first.maintains());
+    commit(&first, &[(b"b", b"2")]);
+    commit(&second, &[(b"c", b"3")]);
+    first.compact_all().expect("compacted");
+    assert!(first.maintains() && !second.maintains());
+    drop(second);
+    assert_eq!(all(&first).len(), 3);
+    assert_sound(&first);
+
+    // A process that does not answer keeps the lease, and the error has its number.
+    let idle = LsmOptions {
+        maintainer_patience: Duration::from_millis(50),
+        ..small(false)
+    };
+    drop(first);
+    let first = open(folder.path(), &idle);
+    let second = open(folder.path(), &idle);
+    let refused = second.compact_all().expect_err("it does not answer");
+    let pid = format!("process {} maintains", std::process::id());
+    assert!(refused.to_string().contains(&pid), "{refused}");
+    assert!(first.maintains());
 }
 
 /// What is committed, and trimmed, while a copy is made is no part of it.
@@ -423,6 +459,46 @@ fn who_excludes_whom() {
 
 fn all_seen(engine: &LsmEngine) -> usize {
     contents(&*engine.begin().expect("begins")).len()
+}
+
+/// The disk becomes full while two processes write: their commits are refused, they read, and both go on when there is
+/// space.
+#[test]
+fn a_full_disk_stops_commits_until_there_is_space() {
+    const LARGE: u64 = 1 << 40;
+    let (disk, folder) = (SimDisk::new(), Path::new("/db"));
+    let options = LsmOptions {
+        disk: Arc::new(disk.clone()),
+        memtable_bytes: 32 << 20,
+        segment_bytes: 8 << 20,
+        ..small(false)
+    };
+    let engines = [open(folder, &options), open(folder, &options)];
+    // More than what is allocated of the log.
+    let value = vec![7; 600 << 10];
+    commit(&engines[1], &[(b"a", &value)]);
+    disk.set_capacity(Some(LARGE));
+    let free = disk.free_bytes(folder).expect("known").expect("limited");
+    disk.set_capacity(Some(LARGE - free + (700 << 10)));
+    for (engine, key) in engines.iter().zip([b"b", b"c"]) {
+        let refused = (0..4).find_map(|_| {
+            let mut transaction = engine.begin().expect("begins");
+            transaction.put(key, &value).expect("fits");
+            transaction.commit(Durability::Buffered).err()
+        });
+        let refused = refused.expect("the disk is full");
+        assert!(matches!(refused, StorageError::Unavailable(_)), "{refused}");
+        assert!(refused.to_string().contains("free some space"), "{refused}");
+    }
+    let known = all(&engines[0]);
+    assert_eq!(all(&engines[1]), known);
+    disk.set_capacity(None);
+    commit(&engines[1], &[(b"d", b"1")]);
+    commit(&engines[0], &[(b"e", b"2")]);
+    assert_eq!(all(&engines[1]).len(), known.len() + 2);
+    assert_sound(&engines[0]);
+    drop(engines);
+    assert_eq!(all(&open(folder, &options)).len(), known.len() + 2);
 }
 
 /// A follower with small memtables asks the maintainer, whose memtables are large, to flush.

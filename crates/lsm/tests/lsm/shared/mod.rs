@@ -2,6 +2,7 @@
 //! locks and the shared log. `processes` has real ones.
 
 mod conversion;
+mod loads;
 mod maintenance;
 mod power;
 mod processes;
