@@ -1,7 +1,10 @@
 //! Procedures that drivers, libraries and tools of Neo4j call before or beside their queries.
 
 use isomer_data::GraphRead;
-use isomer_plan::{catalog::ProcedureMode, schema::Listing};
+use isomer_plan::{
+    catalog::{CHANGE_PASSWORD, ProcedureMode},
+    schema::Listing,
+};
 use isomer_value::{Map, Value};
 
 use super::{
@@ -210,11 +213,23 @@ const PROCEDURES: &[ProcedureRow] = &[
         "creates, changes or removes a user or database: CREATE USER and the like",
         administer,
     ),
+    row(
+        CHANGE_PASSWORD,
+        "change: MAP",
+        "",
+        ProcedureMode::Read,
+        "changes the password of the user that calls it: ALTER CURRENT USER",
+        change_password,
+    ),
 ];
 
 /// Registers the procedures.
 pub(super) fn register(registry: &mut Registry) {
     register_procedures(registry, PROCEDURES);
+}
+
+fn change_password(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
+    host::change_password(&call.host, &args[0])
 }
 
 fn administer(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
