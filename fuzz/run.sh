@@ -6,6 +6,7 @@ target=${1:?give a target: $(ls fuzz_targets | sed 's/\.rs$//' | tr '\n' ' ')}
 seconds=${2:-60}
 case $target in
     lsm_*) features=lsm ;;
+    websocket) features=server ;;
     parse | query) features=language ;;
     *) features=value ;;
 esac

@@ -348,12 +348,97 @@ Feature: What users of Neo4j and GQL write
       | 2 | 3   |
     And no side effects
 
-  Scenario: A UNION after NEXT is refused
+  Scenario: Each branch of a UNION after NEXT takes all rows
     When executing query:
       """
-      RETURN 1 AS x NEXT RETURN x AS n UNION ALL RETURN x + 1 AS n
+      UNWIND [1, 2] AS x RETURN x, x * 10 AS y
+      NEXT
+      RETURN sum(x) AS n UNION ALL UNWIND [0, 1] AS z RETURN y + z AS n
+      NEXT
+      RETURN count(*) AS rows, sum(n) AS sum
       """
-    Then a SyntaxError should be raised at compile time: InvalidClauseComposition
+    Then the result should be, in any order:
+      | rows | sum |
+      | 5    | 65  |
+    And no side effects
+
+  Scenario: A UNION after NEXT removes duplicates, and takes no row where there is none
+    When executing query:
+      """
+      UNWIND [] AS x RETURN x
+      NEXT
+      RETURN count(x) AS n UNION RETURN sum(x) AS n UNION RETURN x AS n
+      """
+    Then the result should be, in any order:
+      | n |
+      | 0 |
+    And no side effects
+
+  Scenario: What is before a NEXT with a UNION is written once
+    When executing query:
+      """
+      CREATE (a:N {x: 1}) RETURN a
+      NEXT
+      MATCH (b:N) RETURN b.x AS n UNION ALL RETURN a.x + 1 AS n
+      """
+    Then the result should be, in any order:
+      | n |
+      | 1 |
+      | 2 |
+    And the side effects should be:
+      | +nodes      | 1 |
+      | +labels     | 1 |
+      | +properties | 1 |
+
+  Scenario: A UNION after NEXT needs the names of the columns
+    When executing query:
+      """
+      WITH 1 AS x RETURN * NEXT RETURN x AS n UNION RETURN x + 1 AS n
+      """
+    Then a SyntaxError should be raised at compile time: UnexpectedSyntax
+
+  Scenario: FOR counts from one with ORDINALITY and from zero with OFFSET
+    When executing query:
+      """
+      FOR x IN ['a', 'b', 'a'] WITH ORDINALITY i
+      FOR y IN [x, i] WITH OFFSET j
+      RETURN i, j, y
+      """
+    Then the result should be, in order:
+      | i | j | y   |
+      | 1 | 0 | 'a' |
+      | 1 | 1 | 1   |
+      | 2 | 0 | 'b' |
+      | 2 | 1 | 2   |
+      | 3 | 0 | 'a' |
+      | 3 | 1 | 3   |
+    And no side effects
+
+  Scenario: FOR over null has no position, over another value one
+    When executing query:
+      """
+      FOR list IN [null, [], 'x', range(5, 7)] FOR x IN list WITH ORDINALITY i RETURN x, i
+      """
+    Then the result should be, in order:
+      | x   | i |
+      | 'x' | 1 |
+      | 5   | 1 |
+      | 6   | 2 |
+      | 7   | 3 |
+    And no side effects
+
+  Scenario: WITH after FOR, of variables that are named as its words
+    When executing query:
+      """
+      FOR ordinality IN [1, 2] WITH ordinality AS offset
+      FOR x IN [3] WITH offset, x
+      RETURN offset + x AS n
+      """
+    Then the result should be, in order:
+      | n |
+      | 4 |
+      | 5 |
+    And no side effects
 
   Scenario: WHEN without ELSE gives nothing
     When executing query:
@@ -475,9 +560,111 @@ Feature: What users of Neo4j and GQL write
       | ['b', 'c', 'a'] | 'a' |
     And no side effects
 
-  Scenario: A path mode that is not available
+  Scenario: Without REPEATABLE ELEMENTS a WALK repeats no relationship
+    Given having executed:
+      """
+      CREATE (a:N {x: 'a'})-[:T]->(b:N {x: 'b'})-[:T]->(a)
+      """
     When executing query:
       """
-      MATCH p = WALK (:A)-[:T]->+() RETURN p
+      MATCH p = WALK ({x: 'a'})-[:T]->+() RETURN length(p) AS n
       """
-    Then a SyntaxError should be raised at compile time: UnexpectedSyntax
+    Then the result should be, in any order:
+      | n |
+      | 1 |
+      | 2 |
+    And no side effects
+
+  Scenario: With REPEATABLE ELEMENTS relationships repeat within and between paths
+    Given having executed:
+      """
+      CREATE (a:N {x: 'a'})-[:T {y: 1}]->(b:N {x: 'b'})-[:T {y: 2}]->(a)
+      """
+    When executing query:
+      """
+      MATCH REPEATABLE ELEMENTS p = ({x: 'a'})-[r:T]->{2,5}(n), ()-[s]->()
+      RETURN length(p) AS n, [one IN r | one.y] AS r, count(s) AS s
+      """
+    Then the result should be, in any order:
+      | n | r               | s |
+      | 2 | [1, 2]          | 2 |
+      | 3 | [1, 2, 1]       | 2 |
+      | 4 | [1, 2, 1, 2]    | 2 |
+      | 5 | [1, 2, 1, 2, 1] | 2 |
+    And no side effects
+
+  Scenario: With REPEATABLE ELEMENTS single relationships repeat
+    Given having executed:
+      """
+      CREATE (:N)-[:T]->(:N)
+      """
+    When executing query:
+      """
+      MATCH REPEATABLE ELEMENTS (a)-[r]-(b)-[s]-(c) RETURN r = s AS same, a = c AS closed, count(*) AS n
+      """
+    Then the result should be, in any order:
+      | same | closed | n |
+      | true | true   | 2 |
+    And no side effects
+
+  Scenario: With REPEATABLE ELEMENTS a TRAIL repeats no relationship of its own
+    Given having executed:
+      """
+      CREATE (a:N {x: 'a'})-[:T]->(b:N {x: 'b'})-[:T]->(a)
+      """
+    When executing query:
+      """
+      MATCH REPEATABLE ELEMENTS TRAIL ({x: 'a'})-[r:T]->+(n), TRAIL ({x: 'b'})-[s:T]->()
+      RETURN size(r) AS n, s IN r AS same
+      """
+    Then the result should be, in any order:
+      | n | same  |
+      | 1 | false |
+      | 2 | true  |
+    And no side effects
+
+  Scenario: With REPEATABLE ELEMENTS conditions within a group hold in each repetition
+    Given having executed:
+      """
+      CREATE (a:N {x: 1})-[:T]->(b:N {x: 2})-[:T]->(a), (b)-[:T]->(:N {x: 3})
+      """
+    When executing query:
+      """
+      MATCH REPEATABLE ELEMENTS ({x: 1})((l)-[:T]->(m) WHERE m.x < 3){4}(n) RETURN [k IN m | k.x] AS path
+      """
+    Then the result should be, in any order:
+      | path         |
+      | [2, 1, 2, 1] |
+    And no side effects
+
+  Scenario: With REPEATABLE ELEMENTS a walk needs an upper bound
+    When executing query:
+      """
+      MATCH REPEATABLE ELEMENTS (:A)-[:T]->+() RETURN 1 AS x
+      """
+    Then a SyntaxError should be raised at compile time: InvalidRelationshipPattern
+
+  Scenario: DIFFERENT RELATIONSHIPS is what every MATCH is
+    Given having executed:
+      """
+      CREATE (:N)-[:T]->(:N)
+      """
+    When executing query:
+      """
+      MATCH DIFFERENT RELATIONSHIPS (a)-[r]->(b), (c)-[s]->(d) RETURN count(*) AS n
+      """
+    Then the result should be, in any order:
+      | n |
+      | 0 |
+    And no side effects
+
+  Scenario: A difference of negated terms is no pattern
+    When executing query:
+      """
+      WITH 5 AS u, 3 AS v
+      RETURN (-(u) - -(v)) AS a, (u) - -(v) AS b, 1 - (u) - -(v) AS c, -(u) --(v) AS d
+      """
+    Then the result should be, in any order:
+      | a  | b | c  | d  |
+      | -2 | 8 | -1 | -2 |
+    And no side effects

@@ -77,6 +77,13 @@ struct Cli {
     /// Folder from which queries may read files by LOAD CSV; by default none
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_name = "DIR")]
     csv_folder: Option<std::path::PathBuf>,
+    /// Address below which queries may read files by LOAD CSV, such as https://data.example.org/public/; may be given
+    /// several times; by default none
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, value_name = "URL", value_parser = open::parse_csv_url)]
+    csv_url: Vec<String>,
+    /// Trusted certificates for files that LOAD CSV reads over HTTPS, PEM; default: those of the system
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, value_name = "FILE")]
+    csv_certificates: Option<std::path::PathBuf>,
     /// Storage engine of a new database; an existing one is opened with its own engine
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, value_name = "ENGINE")]
     engine: Option<open::Engine>,
@@ -195,6 +202,7 @@ fn main() -> ExitCode {
     if let Some(folder) = cli.csv_folder {
         open::set_csv_folder(folder);
     }
+    open::set_csv_urls(cli.csv_url, cli.csv_certificates);
     if let Some(bytes) = cli.change_retention {
         open::set_change_retention(bytes as u64);
     }

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -12,6 +12,7 @@ use isomer_db::{
     Builder, Database, EngineKind, Error, MasterKey, Memory, Sharing, SharingProcess,
     internals::is_in_use,
 };
+use isomer_sync::FileDownloads;
 
 /// The memory budget given on the command line; all databases of a command share it.
 static MEMORY: OnceLock<Memory> = OnceLock::new();
@@ -29,6 +30,23 @@ static CSV_FOLDER: OnceLock<PathBuf> = OnceLock::new();
 pub fn set_csv_folder(folder: PathBuf) {
     // Set at most once, from the command line.
     let _ = CSV_FOLDER.set(folder);
+}
+
+/// The addresses that queries may read files from, and the certificates for them.
+static CSV_URLS: OnceLock<(Vec<String>, Option<PathBuf>)> = OnceLock::new();
+
+/// Checks an address below which queries may read files.
+pub fn parse_csv_url(text: &str) -> Result<String, isomer_db::Error> {
+    let client = Arc::new(FileDownloads::default());
+    Database::builder().csv_urls([text], client)?;
+    Ok(text.to_owned())
+}
+
+/// Lets the queries of all databases that are opened from here on read files at these addresses, which
+/// [`parse_csv_url`] has checked.
+pub fn set_csv_urls(urls: Vec<String>, certificates: Option<PathBuf>) {
+    // Set at most once, from the command line.
+    let _ = CSV_URLS.set((urls, certificates));
 }
 
 /// The limit on retained changes, if the command line gives one.
@@ -186,9 +204,18 @@ pub fn builder() -> Builder {
         Some(rate) => builder.background_bytes_per_second(*rate),
         None => builder,
     };
-    match CSV_FOLDER.get() {
+    let builder = match CSV_FOLDER.get() {
         Some(folder) => builder.csv_folder(folder),
         None => builder,
+    };
+    match CSV_URLS.get() {
+        Some((urls, certificates)) if !urls.is_empty() => {
+            let certificates = certificates.clone();
+            let client = Arc::new(FileDownloads { certificates });
+            let allowed = builder.csv_urls(urls, client);
+            allowed.expect("the command line's addresses were checked when it was parsed")
+        }
+        _ => builder,
     }
 }
 

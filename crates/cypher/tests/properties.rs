@@ -461,6 +461,7 @@ fn constructs(inner: BoxedStrategy<Expr>) -> BoxedStrategy<Expr> {
                 };
                 let clause = Clause::Match(Match {
                     optional: false,
+                    mode: MatchMode::default(),
                     hints: Vec::new(),
                     pattern,
                     predicate,

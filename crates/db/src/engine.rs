@@ -152,6 +152,16 @@ pub(crate) fn open(
         check_unshared(options, EngineKind::Memory)?;
         return Ok(Opened::plain(Arc::new(engine), None));
     };
+    // Before anything in it is looked for: the error of the system would name a path below the file.
+    if path.is_file() {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "`{}` is not a database: it is a file, a database is a directory: give another path",
+                path.display()
+            ),
+        ));
+    }
     let there = EngineKind::at(path);
     if let (Some(asked), Some(there)) = (options.engine, there)
         && asked != there

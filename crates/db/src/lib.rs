@@ -103,7 +103,7 @@ pub use isomer_data::{
 };
 #[cfg(feature = "files")]
 pub use isomer_data::{FileId, FileMetadata, PathKind};
-pub use isomer_exec::{CancelHandle, Counters, Limits};
+pub use isomer_exec::{CancelHandle, Counters, Limits, UrlAnswer, UrlClient};
 pub use isomer_plan::{
     physical::{Notice, StatementClass},
     reads::{NameFilter, QueryDependencies},

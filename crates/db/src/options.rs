@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isomer_data::Durability;
-use isomer_exec::{CancelHandle, Limits, Registry};
+use isomer_exec::{CancelHandle, CsvUrls, Limits, Registry, UrlClient};
 use isomer_vfs::keys::MasterKey;
 use isomer_views::ViewOptions;
 
 use isomer_plan::physical::StatementClass;
 
+use crate::layers::LayerResult as _;
 use crate::{Error, ErrorKind, Memory, Result};
 
 /// The storage engine.
@@ -77,6 +78,7 @@ pub struct Builder {
     pub(crate) views: ViewOptions,
     pub(crate) workers: usize,
     pub(crate) csv_folder: Option<Arc<Path>>,
+    pub(crate) csv_urls: Option<CsvUrls>,
     pub(crate) key: Option<MasterKey>,
 }
 
@@ -107,6 +109,7 @@ impl Default for Builder {
             views: ViewOptions::default(),
             workers: 0,
             csv_folder: None,
+            csv_urls: None,
             key: None,
         }
     }
@@ -310,6 +313,44 @@ impl Builder {
     pub fn csv_folder(mut self, folder: impl AsRef<Path>) -> Self {
         self.csv_folder = Some(folder.as_ref().into());
         self
+    }
+
+    /// Allows queries to read files at the addresses below each of `allowed` by `LOAD CSV`, with this HTTP client; none
+    /// by default. An address is `http` or `https`, a host, and optionally a port and a folder:
+    /// `https://data.example.org/public/`. Redirects are followed only to allowed addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid address.
+    ///
+    /// ```
+    /// use isomerdb::{Database, UrlAnswer, UrlClient};
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// /// Answers every request with the same file.
+    /// struct OneFile;
+    ///
+    /// impl UrlClient for OneFile {
+    ///     fn get(&self, _url: &str, _time: Option<Duration>) -> Result<UrlAnswer, String> {
+    ///         Ok(UrlAnswer::Content(Box::new(&b"name,born\nAda,1815\n"[..])))
+    ///     }
+    /// }
+    ///
+    /// let db = Database::builder()
+    ///     .csv_urls(["https://data.example.org/"], Arc::new(OneFile))?
+    ///     .open_in_memory()?;
+    /// let load = "LOAD CSV WITH HEADERS FROM 'https://data.example.org/people.csv' AS row RETURN row.name";
+    /// assert_eq!(db.query(load)?.deserialize::<String>()?, ["Ada"]);
+    /// assert!(db.query("LOAD CSV FROM 'https://example.com/a.csv' AS row RETURN row").is_err());
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn csv_urls(
+        mut self,
+        allowed: impl IntoIterator<Item = impl AsRef<str>>,
+        client: Arc<dyn UrlClient>,
+    ) -> Result<Self> {
+        self.csv_urls = Some(CsvUrls::new(allowed, client).lift()?);
+        Ok(self)
     }
 }
 

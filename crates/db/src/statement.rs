@@ -231,8 +231,7 @@ impl Run {
     ) -> Result<Self> {
         options.check_allowed(statement.ready.plan.class)?;
         let inner = &db.inner;
-        // Administrative statements have passwords in their texts.
-        let is_secret = statement.ready.plan.class == StatementClass::Admin;
+        let is_secret = statement.ready.plan.has_secrets();
         let user = options.host.as_ref().map(|host| host.user_name());
         let user = user.unwrap_or_default();
         let cancel = options.cancel.clone();
@@ -246,6 +245,7 @@ impl Run {
             running: Some(inner.running.clone()),
             host: options.host.clone(),
             csv_folder: inner.options.csv_folder.clone(),
+            csv_urls: inner.options.csv_urls.clone(),
             views: Some(inner.views.clone()),
             workers: inner.options.workers,
             own_commits: match owner {

@@ -67,6 +67,8 @@ pub(crate) struct HostAccess {
     pub(crate) program: Option<Arc<dyn crate::host::Host>>,
     /// The folder that queries may read files from.
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
+    /// The addresses that queries may read files from.
+    pub(crate) csv_urls: Option<crate::download::CsvUrls>,
     /// Source of [`Run::views`], for the threads of the execution.
     pub(crate) views: Option<Arc<Views>>,
 }

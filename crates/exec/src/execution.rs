@@ -16,6 +16,7 @@ use isomer_views::Views;
 use crate::{
     chunk::Chunk,
     context::{Cx, Run, Surroundings, write_error},
+    download::CsvUrls,
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
     host::Host,
@@ -47,6 +48,8 @@ pub struct ExecutionOptions {
     pub host: Option<Arc<dyn Host>>,
     /// The folder that `LOAD CSV` may read from; `LOAD CSV` is disabled if absent.
     pub csv_folder: Option<Arc<Path>>,
+    /// The addresses that `LOAD CSV` may read; none if absent.
+    pub csv_urls: Option<CsvUrls>,
     /// Threads that may work for it at once, including the caller's; 0 for the number of cores.
     pub workers: usize,
     /// Minimum number of scanned nodes for which several threads compute an aggregation's rows.
@@ -70,6 +73,7 @@ impl Default for ExecutionOptions {
             running: None,
             host: None,
             csv_folder: None,
+            csv_urls: None,
             workers: 0,
             parallel_rows: 16_384,
             own_commits: None,
@@ -196,6 +200,7 @@ impl Execution {
         run.host.running = options.running.clone();
         run.host.program = options.host.clone();
         run.host.csv_folder = options.csv_folder.clone();
+        run.host.csv_urls = options.csv_urls.clone();
         run.host.own_commits = options.own_commits;
         run.threads.min_rows = options.parallel_rows as f64;
         run.threads.workers = match options.workers {

@@ -21,6 +21,8 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     fn listing(&self, listing: Listing) -> std::result::Result<Vec<Vec<Value>>, HostError>;
     /// Creates, changes or removes a user or a database. Fails without the right to do so.
     fn administer(&self, command: Administration) -> std::result::Result<(), HostError>;
+    /// Changes the password of the user that runs the statement. Fails if `current` is not the current one.
+    fn change_password(&self, current: &str, password: &str) -> std::result::Result<(), HostError>;
     /// The addresses of the server for drivers.
     fn addresses(&self) -> Vec<String>;
     /// The metadata that the client has given to the transaction.
@@ -82,12 +84,7 @@ impl Administration {
     /// The command of the map that the parser gives to `dbms.administer()`.
     pub(crate) fn of(command: &Value) -> Result<Self> {
         let field = |name: &str| command.as_map().and_then(|map| map.get(name));
-        let text = |name: &str| match field(name) {
-            Some(Value::String(text)) => Ok(text.clone()),
-            _ => Err(ExecError::type_error(format!(
-                "the {name} of a user or database is a text"
-            ))),
-        };
+        let text = |name: &str| text_of(command, name);
         let truth = |name: &str| field(name).is_some_and(|value| *value == Value::Bool(true));
         let (condition, replace) = (truth("ifExists"), truth("replace"));
         let name = text("name")?;
@@ -123,18 +120,39 @@ impl Administration {
     }
 }
 
+/// A text of the map that the parser gives to the procedures of administration.
+fn text_of(command: &Value, name: &str) -> Result<Arc<str>> {
+    match command.as_map().and_then(|map| map.get(name)) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        _ => Err(ExecError::type_error(format!(
+            "the {name} of a user or database is a text"
+        ))),
+    }
+}
+
 /// Has the host run a command.
 pub(crate) fn administer(host: &Option<Arc<dyn Host>>, command: &Value) -> Result<()> {
     let command = Administration::of(command)?;
     let outcome = required(host, "this statement")?.administer(command);
-    outcome.map_err(|error| match error.denied {
+    outcome.map_err(not_administered)
+}
+
+/// Has the host change the user's own password: `current` and `password` of a map.
+pub(crate) fn change_password(host: &Option<Arc<dyn Host>>, change: &Value) -> Result<()> {
+    let (current, password) = (text_of(change, "current")?, text_of(change, "password")?);
+    let outcome = required(host, "ALTER CURRENT USER")?.change_password(&current, &password);
+    outcome.map_err(not_administered)
+}
+
+fn not_administered(error: HostError) -> ExecError {
+    match error.denied {
         true => ExecError::Denied(error.message),
         false => ExecError::raised(
             ErrorClass::ArgumentError,
             "InvalidArgumentValue",
             error.message,
         ),
-    })
+    }
 }
 
 fn refused(error: HostError) -> ExecError {

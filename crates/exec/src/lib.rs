@@ -18,6 +18,7 @@ mod context;
 mod csv;
 mod dense;
 mod describe;
+mod download;
 mod error;
 mod eval;
 mod exact;
@@ -40,6 +41,7 @@ mod spill;
 mod tests;
 mod value_size;
 
+pub use download::{CsvUrls, UrlAnswer, UrlClient};
 pub use error::{ErrorClass, ExecError, Result};
 pub use execution::{Execution, ExecutionOptions};
 pub use function::is_component;

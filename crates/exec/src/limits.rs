@@ -83,6 +83,12 @@ impl Stop {
             _ => Ok(()),
         }
     }
+
+    /// How long the query may still run; none without a time limit.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let deadline = self.deadline?;
+        Some(deadline.saturating_duration_since(Instant::now()))
+    }
 }
 
 /// A limit of time as text.

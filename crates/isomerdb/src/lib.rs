@@ -36,8 +36,8 @@
 //! # Features
 //!
 //! `algorithms` (the procedures `algo.*`), `encryption`, `files`, `regex` (the operator `=~`), `replicas` (opening
-//! databases that are replicas) and `unicode` (`normalize()`, `IS NORMALIZED`) are on by default. `redb` adds a second
-//! storage engine, `replication` the exchange with other replicas.
+//! databases that are replicas) and `unicode` (`normalize()`, `IS NORMALIZED`) are on by default. `gzip` adds `LOAD CSV`
+//! of compressed files, `redb` a second storage engine, `replication` the exchange with other replicas.
 //!
 //! The types are those of this version of `isomerdb`, also where they are defined in a crate below.
 
@@ -56,9 +56,9 @@ pub use isomer_db::{
     ReadBucket, ReadCollection, ReadField, ReadTransaction, ReadTypedBucket, RelId, Relationship,
     RelationshipContent, ReplicaId, RestorePoint, RestoreTask, Restored, Result, Row, RowCursor,
     RowStream, SchemaClash, SchemaError, Sharing, SharingProcess, StatementClass, Statistics,
-    TransactionRows, TypeId, TypedBucket, TypedPairs, Update, Value, ValueError, Verdict, Version,
-    Watch, Watched, Watcher, WriteTransaction, from_value, jiff, json, params, temporal, to_map,
-    to_value,
+    TransactionRows, TypeId, TypedBucket, TypedPairs, Update, UrlAnswer, UrlClient, Value,
+    ValueError, Verdict, Version, Watch, Watched, Watcher, WriteTransaction, from_value, jiff,
+    json, params, temporal, to_map, to_value,
 };
 #[cfg(feature = "files")]
 #[doc(inline)]

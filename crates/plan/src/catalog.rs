@@ -160,6 +160,9 @@ pub struct ProcedureField {
     pub default: Option<Value>,
 }
 
+/// The procedure of `ALTER CURRENT USER`. Every user may call it, and its text has passwords.
+pub const CHANGE_PASSWORD: &str = "dbms.changePassword";
+
 /// The signature of a procedure.
 #[derive(Clone, Debug)]
 pub struct ProcedureSignature {

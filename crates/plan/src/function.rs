@@ -108,6 +108,10 @@ functions! {
     Timestamp "timestamp" () -> StaticType::Integer, Volatile,
         "milliseconds since 1970-01-01, at the start of the statement";
     RandomUuid "randomUUID" () -> StaticType::String, Volatile, "a random identifier";
+    LineNumber "linenumber" () -> StaticType::Integer, Pure,
+        "the line at which the row of the last LOAD CSV begins, from 1 on; null without one";
+    CsvFile "file" () -> StaticType::String, Pure,
+        "the file of the last LOAD CSV: its path in the folder of such files, or its address; null without one";
     // conversions
     ToInteger "toInteger" ("value") -> StaticType::Integer, Pure,
         "an integer from a number, boolean or text; null if the text is not a number";

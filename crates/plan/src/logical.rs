@@ -6,6 +6,9 @@
 
 use std::sync::Arc;
 
+use isomer_cypher::Span;
+use isomer_value::IndexId;
+
 use crate::catalog::ProcedureSignature;
 use crate::expr::{AggregateCall, BoundExpr, LabelRef, LocalId, SlotId, TypeRef};
 use crate::physical::{CreatePattern, Direction, EntityChange, OnBatchError, SortKey};
@@ -21,6 +24,13 @@ pub(crate) struct LogicalQuery {
     pub outputs: Vec<SlotId>,
     /// `UNION`: duplicates are removed.
     pub distinct: bool,
+}
+
+/// What `linenumber()` and `file()` are after a `LOAD CSV`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CsvOrigin {
+    pub line: SlotId,
+    pub file: SlotId,
 }
 
 /// One step.
@@ -43,12 +53,16 @@ pub(crate) enum LogicalStep {
     Unwind {
         list: BoundExpr,
         element: SlotId,
+        /// The position of each element, counted from this number.
+        position: Option<(SlotId, i64)>,
     },
     LoadCsv {
         url: BoundExpr,
         headers: bool,
         field_terminator: Option<BoundExpr>,
         row: SlotId,
+        /// The line of the row in its file, and that file.
+        origin: CsvOrigin,
     },
     Call {
         procedure: Arc<ProcedureSignature>,
@@ -112,6 +126,37 @@ pub(crate) struct QueryGraph {
     pub predicates: Vec<BoundExpr>,
     /// Named paths: built once their parts are bound.
     pub paths: Vec<(SlotId, BoundExpr)>,
+    /// How to find some of its elements.
+    pub hints: Vec<PatternHint>,
+}
+
+/// A hint of the statement: a plan that does not follow it is refused.
+#[derive(Clone, Debug)]
+pub(crate) struct PatternHint {
+    pub kind: HintKind,
+    pub span: Span,
+}
+
+/// What a hint asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum HintKind {
+    /// A node is found through this index of a label, or by its key if there is none.
+    NodeIndex {
+        node: SlotId,
+        label: LabelRef,
+        index: Option<IndexId>,
+    },
+    /// A node is found by a scan of this label.
+    LabelScan { node: SlotId, label: LabelRef },
+    /// A relationship is found, with both its ends, through this index.
+    RelationshipIndex {
+        relationship: SlotId,
+        index: IndexId,
+    },
+    /// A relationship is found, with both its ends, by a scan of its types.
+    TypeScan { relationship: SlotId },
+    /// Two parts that are found separately are joined on these nodes.
+    Join(Vec<SlotId>),
 }
 
 /// One relationship pattern between two nodes.
@@ -206,6 +251,7 @@ impl QueryGraph {
         self.relationships.extend(other.relationships);
         self.predicates.extend(other.predicates);
         self.paths.extend(other.paths);
+        self.hints.extend(other.hints);
     }
 
     /// The slots that it binds.

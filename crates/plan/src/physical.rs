@@ -38,7 +38,7 @@ pub use isomer_value::Direction;
 pub use crate::expr::OpId;
 use isomer_value::{IndexId, Value};
 
-use crate::catalog::ProcedureSignature;
+use crate::catalog::{CHANGE_PASSWORD, ProcedureSignature};
 use crate::expr::{
     AggregateCall, BoundExpr, LabelRef, LocalId, ParamId, PropRef, SlotId, StaticType, TypeRef,
 };
@@ -80,6 +80,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether its text may have passwords: statements that administer.
+    pub fn has_secrets(&self) -> bool {
+        let changes_password = |operator: &Operator| match &operator.op {
+            Op::ProcedureCall(call) => *call.procedure.name == *CHANGE_PASSWORD,
+            _ => false,
+        };
+        self.class == StatementClass::Admin || self.operators.iter().any(changes_password)
+    }
+
     /// The operator at `id`.
     pub fn operator(&self, id: OpId) -> &Operator {
         &self.operators[id.index()]
@@ -416,6 +425,8 @@ pub enum Op {
         input: OpId,
         list: BoundExpr,
         element: SlotId,
+        /// The position of each element, counted from this number.
+        position: Option<(SlotId, i64)>,
     },
     /// Calls a procedure for each row.
     ProcedureCall(ProcedureCall),
@@ -426,6 +437,10 @@ pub enum Op {
         headers: bool,
         field_terminator: Option<BoundExpr>,
         row: SlotId,
+        /// The line at which the row begins.
+        line: SlotId,
+        /// The file, as `file()` gives it.
+        file: SlotId,
     },
     /// Reads all rows before it passes the first.
     Eager { input: OpId },

@@ -18,6 +18,9 @@ pub struct Walk {
     pub links: Vec<WalkLink>,
     /// The nodes between the links: one fewer than there are links.
     pub junctions: Vec<Junction>,
+    /// Whether it may use a relationship more than once: `REPEATABLE ELEMENTS`. Only a bounded walk without a selector
+    /// may.
+    pub repeats: bool,
 }
 
 /// A node between two links.
@@ -92,6 +95,7 @@ impl Walk {
         Self {
             links: self.links.iter().rev().map(WalkLink::reversed).collect(),
             junctions: self.junctions.iter().rev().cloned().collect(),
+            repeats: self.repeats,
         }
     }
 

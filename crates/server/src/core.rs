@@ -62,11 +62,11 @@ pub struct Core {
     /// Transactions that stay open between requests.
     pub open: OpenTransactions,
     /// Failed logins.
-    pub guesses: Guesses,
+    pub guesses: Arc<Guesses>,
     /// Metrics.
     pub metrics: Metrics,
     /// The audit log.
-    pub audit: Audit,
+    pub audit: Arc<Audit>,
     /// Spans of requests and queries.
     pub(crate) traces: Traces,
     /// The principal of all clients if the server runs without authentication.
@@ -110,12 +110,16 @@ impl Core {
         let databases = Arc::new(databases);
         let system = system.map(Arc::new);
         let bolt_address = Arc::new(OnceLock::new());
+        let audit = Arc::new(audit);
+        let guesses = Arc::new(Guesses::new(limits.login_failures));
         let facts = Arc::new(ServerFacts {
             databases: databases.clone(),
             system: system.clone(),
             settings: config.settings.clone(),
             home,
             bolt_address: bolt_address.clone(),
+            guesses: guesses.clone(),
+            audit: audit.clone(),
         });
         Ok(Arc::new(Self {
             open: OpenTransactions::new(
@@ -124,7 +128,7 @@ impl Core {
                 limits.user_transactions,
                 admission_control.clone(),
             ),
-            guesses: Guesses::new(limits.login_failures),
+            guesses,
             admission_control,
             anybody: Arc::new(Principal::anybody()),
             passwords: Semaphore::new(MAX_PASSWORD_HASHES),

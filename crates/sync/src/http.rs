@@ -100,7 +100,7 @@ impl Remote {
             host,
             route,
             token: options.token,
-            agent: agent(options.timeout, tls),
+            agent: agent_for_one_host(options.timeout, None, tls),
             was_answered: false,
         })
     }
@@ -124,18 +124,18 @@ impl Remote {
         let body = answer.body_mut().with_config();
         Ok((status, body.limit(MAX_FRAME_BYTES as u64).read_to_vec()?))
     }
+}
 
-    /// Why a request was not answered.
-    fn describe(&self, error: &ureq::Error) -> String {
-        match error {
-            ureq::Error::Io(error) => {
-                certificates::advice(error, &self.host).unwrap_or_else(|| error.to_string())
-            }
-            ureq::Error::Timeout(_) => "it did not answer in time".to_owned(),
-            ureq::Error::HostNotFound => "its name has no address".to_owned(),
-            ureq::Error::BodyExceedsLimit(_) => "its answer is too long".to_owned(),
-            error => format!("its answer is not valid ({error})"),
+/// Why a host did not answer a request.
+pub(crate) fn describe(error: &ureq::Error, host: &str) -> String {
+    match error {
+        ureq::Error::Io(error) => {
+            certificates::advice(error, host).unwrap_or_else(|| error.to_string())
         }
+        ureq::Error::Timeout(_) => "it did not answer in time".to_owned(),
+        ureq::Error::HostNotFound => "its name has no address".to_owned(),
+        ureq::Error::BodyExceedsLimit(_) => "its answer is too long".to_owned(),
+        error => format!("its answer is not valid ({error})"),
     }
 }
 
@@ -150,7 +150,8 @@ impl PeerConnection for Remote {
             Err(_) if self.was_answered => self.send(frame),
             answer => answer,
         };
-        let (status, body) = answer.map_err(|error| self.unreachable(self.describe(&error)))?;
+        let (status, body) =
+            answer.map_err(|error| self.unreachable(describe(&error, &self.host)))?;
         self.was_answered = true;
         if status == 200 {
             return Ok(body);
@@ -173,8 +174,13 @@ impl PeerConnection for Remote {
     }
 }
 
-/// An agent that sends what it is given to the given address: no proxies, no redirects.
-fn agent(timeout: Duration, tls: Option<TlsConnector>) -> Agent {
+/// An agent that sends what it is given to the given address: no proxies, no redirects. `timeout` is for each read and
+/// write, `time` for a whole request with its answer.
+pub(crate) fn agent_for_one_host(
+    timeout: Duration,
+    time: Option<Duration>,
+    tls: Option<TlsConnector>,
+) -> Agent {
     let config: Config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -184,6 +190,7 @@ fn agent(timeout: Duration, tls: Option<TlsConnector>) -> Agent {
         .timeout_connect(Some(CONNECT_TIME))
         .timeout_per_read(Some(timeout))
         .timeout_per_write(Some(timeout))
+        .timeout_global(time)
         .build();
     let (tcp, resolver) = (TcpConnector::default(), DefaultResolver::default());
     match tls {

@@ -5,10 +5,13 @@
 //! ([`Local::open`]) or one on a server ([`Remote`]); [`exchange`] brings two databases to the same state. All messages
 //! are frames (`frame`), and one function answers them ([`answer`]), whatever the transport. An exchange keeps no
 //! state: after an interruption the next one continues with what is missing, and every request is idempotent.
+//!
+//! The same HTTP client reads files of other hosts for `LOAD CSV` ([`FileDownloads`]).
 
 mod answer;
 mod cause;
 mod certificates;
+mod download;
 mod error;
 mod exchange;
 mod frame;
@@ -21,6 +24,7 @@ mod tls;
 
 pub use answer::{MAX_FRAME_BYTES, answer};
 pub use cause::Cause;
+pub use download::FileDownloads;
 pub use error::{ErrorKind, Result, SyncError};
 pub use exchange::{ExchangeProgress, ExchangeReport, PeerConnection, exchange, scrub};
 pub use http::{Remote, RemoteOptions};

@@ -55,6 +55,26 @@ fn wrong_usage_is_exit_code_2_and_errors_are_1() {
     }
 }
 
+/// A file is no database: the error names it, not something below it.
+#[test]
+fn a_file_is_no_database() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("notes.txt"), "text").unwrap();
+    for command in [
+        &["query", "notes.txt", "RETURN 1"][..],
+        &["stats", "notes.txt"],
+        &["check", "notes.txt"],
+        &["shell", "notes.txt"],
+    ] {
+        let printed = folder.bad(command);
+        assert!(
+            printed.contains("`notes.txt` is not a database: it is a file")
+                && !printed.contains("notes.txt/"),
+            "{command:?}: {printed}"
+        );
+    }
+}
+
 /// A missing database is never created by accident; the error names the commands that create one.
 #[test]
 fn a_missing_path_names_the_commands_that_create_a_database() {

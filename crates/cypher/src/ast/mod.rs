@@ -32,9 +32,10 @@ pub use pattern::{
 };
 pub use query::{
     CallProcedure, CallSubquery, Clause, Concurrency, Create, Delete, Foreach, Hint, HintKind,
-    InTransactions, LoadCsv, Match, Merge, MergeAction, MergeEvent, OnBatchError, Projection,
-    ProjectionItem, RegularQuery, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
-    SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
+    InTransactions, ListPosition, LoadCsv, Match, MatchMode, Merge, MergeAction, MergeEvent,
+    OnBatchError, Projection, ProjectionItem, RegularQuery, Remove, RemoveItem, Return, Set,
+    SetItem, SingleQuery, SortItem, SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem,
+    YieldItems,
 };
 pub use schema::{
     ConstraintRequirement, CreateConstraint, CreateIndex, CreateLookupIndex, DropSchema,

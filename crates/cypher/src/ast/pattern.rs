@@ -21,7 +21,8 @@ pub struct PathPattern {
     pub variable: Option<Ident>,
     /// Which matching paths between a pair of end nodes are kept; all of them if absent.
     pub selector: Option<PathSelector>,
-    /// Which nodes may repeat; any if absent. No relationship repeats in either case. Not together with a selector.
+    /// Which nodes and relationships may repeat; any if absent, within the limits of the mode of the `MATCH`.
+    /// [`PathMode::Acyclic`] and [`PathMode::Simple`] not together with a selector.
     pub mode: Option<PathMode>,
     /// The first node.
     pub start: NodePattern,
@@ -45,9 +46,13 @@ impl PathPattern {
     }
 }
 
-/// The path modes of GQL that restrict trails, in which no relationship repeats.
+/// The path modes of GQL. All but [`PathMode::Walk`] repeat no relationship.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathMode {
+    /// `WALK`: the mode of the `MATCH` alone decides what may repeat.
+    Walk,
+    /// `TRAIL`: nodes may repeat.
+    Trail,
     /// `ACYCLIC`: no node repeats.
     Acyclic,
     /// `SIMPLE`: no node repeats, but the last may be the first.

@@ -125,11 +125,23 @@ impl Clause {
     }
 }
 
-/// `[OPTIONAL] MATCH pattern [hints] [WHERE predicate]`
+/// Whether the paths of one `MATCH` may use a relationship more than once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MatchMode {
+    /// `DIFFERENT RELATIONSHIPS`, also if no mode is written.
+    #[default]
+    DifferentRelationships,
+    /// `REPEATABLE ELEMENTS`
+    RepeatableElements,
+}
+
+/// `[OPTIONAL] MATCH [mode] pattern [hints] [WHERE predicate]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
     /// Whether a row without a match is kept, with nulls.
     pub optional: bool,
+    /// Whether relationships may repeat.
+    pub mode: MatchMode,
     /// The paths to match together.
     pub pattern: Pattern,
     /// How the planner should find them.
@@ -184,15 +196,26 @@ impl Hint {
     }
 }
 
-/// `UNWIND list AS variable`
+/// `UNWIND list AS variable`, `FOR variable IN list WITH ORDINALITY position`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unwind {
     /// The list.
     pub list: Expr,
     /// The variable bound to each element; one row per element.
     pub variable: Ident,
+    /// The position of each element.
+    pub position: Option<ListPosition>,
     /// Source span.
     pub span: Span,
+}
+
+/// `WITH ORDINALITY variable` or `WITH OFFSET variable` of a `FOR`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListPosition {
+    /// The variable bound to the position.
+    pub variable: Ident,
+    /// The position of the first element: 1 for `ORDINALITY`, 0 for `OFFSET`.
+    pub first: i64,
 }
 
 /// `WITH … [WHERE predicate]`

@@ -1,4 +1,5 @@
-//! Administration of users and databases: `CREATE USER`, `ALTER USER`, `DROP USER`, `CREATE DATABASE`, `DROP DATABASE`.
+//! Administration of users and databases: `CREATE USER`, `ALTER USER`, `ALTER CURRENT USER`, `DROP USER`,
+//! `CREATE DATABASE`, `DROP DATABASE`.
 //!
 //! Each is the call of a procedure, which asks the program that runs the database.
 
@@ -14,6 +15,8 @@ use crate::token::{Keyword, Symbol, TokenKind};
 
 /// The procedure that the statements call.
 const PROCEDURE: [&str; 2] = ["dbms", "administer"];
+/// The procedure of `ALTER CURRENT USER`, which every user may call.
+const PASSWORD_PROCEDURE: [&str; 2] = ["dbms", "changePassword"];
 
 /// What a statement administers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,13 +55,8 @@ pub(super) fn administration(p: &mut Parser<'_>, expression: Rule<Expr>) -> PRes
     if replaces {
         p.advance();
     }
-    if is_alter && p.is_word("CURRENT") {
-        return Err(ParseError::new(
-            Detail::UnexpectedSyntax,
-            p.span(),
-            "ALTER CURRENT USER is not available",
-        )
-        .with_hint("change the password over HTTP: PUT /v1/password"));
+    if is_alter && p.eat_word("CURRENT") {
+        return current_user(p, start, expression);
     }
     let subject = match p.is_word("USER") {
         true => Subject::User,
@@ -98,7 +96,40 @@ pub(super) fn administration(p: &mut Parser<'_>, expression: Rule<Expr>) -> PRes
         let _waits = p.eat_word("WAIT") || p.eat_word("NOWAIT");
     }
     fields.push(("action", text(action, start)));
-    Ok(call(fields, start, p.since(start)))
+    Ok(call(PROCEDURE, fields, start, p.since(start)))
+}
+
+/// `ALTER CURRENT USER SET PASSWORD FROM 'text' TO 'text'`, after `CURRENT`
+fn current_user(p: &mut Parser<'_>, start: Span, expression: Rule<Expr>) -> PResult<StatementBody> {
+    if !p.eat_word("USER") {
+        return Err(p.unexpected("USER"));
+    }
+    p.expect_keyword(Keyword::Set)?;
+    if !p.eat_word("PASSWORD") {
+        return Err(p.unexpected("PASSWORD"));
+    }
+    p.expect_keyword(Keyword::From)?;
+    let current = password_text(p, expression)?;
+    if !p.eat_word("TO") {
+        return Err(p.unexpected("TO and the new password"));
+    }
+    let fields = vec![
+        ("current", current),
+        ("password", password_text(p, expression)?),
+    ];
+    Ok(call(PASSWORD_PROCEDURE, fields, start, p.since(start)))
+}
+
+fn password_text(p: &mut Parser<'_>, expression: Rule<Expr>) -> PResult<Expr> {
+    let password = expression(p)?;
+    match password.kind {
+        ExprKind::Literal(Literal::String(_)) | ExprKind::Parameter(_) => Ok(password),
+        _ => Err(ParseError::new(
+            Detail::UnexpectedSyntax,
+            password.span,
+            "a password is a text or a parameter",
+        )),
+    }
 }
 
 /// `SET [PLAINTEXT] PASSWORD 'text' [[SET PASSWORD] CHANGE NOT REQUIRED]`
@@ -110,17 +141,7 @@ fn password(p: &mut Parser<'_>, expression: Rule<Expr>) -> PResult<Expr> {
             p.unexpected("PASSWORD and a text: roles are given over HTTP or with `isomer server`")
         );
     }
-    let password = expression(p)?;
-    if !matches!(
-        password.kind,
-        ExprKind::Literal(Literal::String(_)) | ExprKind::Parameter(_)
-    ) {
-        return Err(ParseError::new(
-            Detail::UnexpectedSyntax,
-            password.span,
-            "a password is a text or a parameter",
-        ));
-    }
+    let password = password_text(p, expression)?;
     if p.is_keyword(Keyword::Set) {
         p.advance();
         p.eat_word("PASSWORD");
@@ -170,7 +191,7 @@ fn boolean(value: bool, span: Span) -> Expr {
     Expr::new(ExprKind::Literal(Literal::Bool(value)), span)
 }
 
-fn call(fields: Vec<(&str, Expr)>, start: Span, span: Span) -> StatementBody {
+fn call(procedure: [&str; 2], fields: Vec<(&str, Expr)>, start: Span, span: Span) -> StatementBody {
     let entries = fields.into_iter().map(|(key, value)| MapEntry {
         key: Ident::new(key, start),
         value,
@@ -179,7 +200,7 @@ fn call(fields: Vec<(&str, Expr)>, start: Span, span: Span) -> StatementBody {
     let call = CallProcedure {
         optional: false,
         name: QualifiedName {
-            parts: PROCEDURE.map(|part| Ident::new(part, start)).into(),
+            parts: procedure.map(|part| Ident::new(part, start)).into(),
             span: start,
         },
         arguments: Some(vec![command]),

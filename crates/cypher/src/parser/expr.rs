@@ -18,8 +18,8 @@ use std::sync::Arc;
 use crate::Span;
 use crate::ast::{
     BinaryOp, CaseBranch, Clause, Expr, ExprKind, Ident, Literal, MapEntry, MapProjectionItem,
-    Match, QualifiedName, QuantifierKind, RegularQuery, SingleQuery, SubqueryKind, UnaryOp,
-    UnionKind,
+    Match, MatchMode, PatternLink, QualifiedName, QuantifierKind, RegularQuery, SingleQuery,
+    SubqueryKind, UnaryOp, UnionKind,
 };
 use crate::error::{Detail, ParseError};
 use crate::lexer::string_value;
@@ -97,8 +97,22 @@ fn parenthesized(p: &mut Parser<'_>) -> PResult<Expr> {
 }
 
 fn above_in(p: &mut Parser<'_>, context: Context) -> PResult<Expr> {
+    let (start, height) = (p.at, p.height);
     let outer = std::mem::replace(&mut p.context, context);
-    let result = above(p, Level::Or);
+    let mut result = above(p, Level::Or);
+    if let Ok(expr) = &result
+        && !context.is_predicate
+        && is_spaced_pattern(p, expr)
+    {
+        // As a pattern it has no value: it is a difference of two terms, `(u) - -(v)`.
+        let after = p.at;
+        (p.at, p.height) = (start, height);
+        p.not_patterns.insert(start);
+        match above(p, Level::Or) {
+            Ok(difference) => result = Ok(difference),
+            Err(_) => p.at = after,
+        }
+    }
     p.context = outer;
     match result {
         // Operators that combine conditions take patterns anywhere; a pattern alone has no value.
@@ -112,6 +126,20 @@ fn above_in(p: &mut Parser<'_>, context: Context) -> PResult<Expr> {
         }
         result => result,
     }
+}
+
+/// Whether it is a pattern with white space between the two dashes of a relationship.
+fn is_spaced_pattern(p: &Parser<'_>, expr: &Expr) -> bool {
+    let ExprKind::PatternPredicate(path) = &expr.kind else {
+        return false;
+    };
+    path.steps.iter().any(|step| match &step.link {
+        PatternLink::Relationship(relationship) => {
+            let text = relationship.span.slice(p.text);
+            text.starts_with('-') && text[1..].starts_with(char::is_whitespace)
+        }
+        PatternLink::Quantified(_) => false,
+    })
 }
 
 fn is_pattern(expr: &Expr) -> bool {
@@ -206,6 +234,7 @@ fn arithmetic(p: &mut Parser<'_>, left: Expr, first: BinaryOp, level: Level) -> 
     while let Some(operator) = next {
         p.advance();
         operators.push(operator);
+        not_a_pattern(p);
         operands.push(above(p, level.tighter())?);
         next = match infix(p) {
             Some(Infix::Binary(op, _)) if Infix::Binary(op, 1).level() == level => Some(op),
@@ -356,9 +385,20 @@ fn signed(p: &mut Parser<'_>) -> PResult<Expr> {
             let literal = number(p, Some(minus))?;
             suffixed(p, literal)?
         }
-        _ => operand(p)?,
+        _ => {
+            not_a_pattern(p);
+            operand(p)?
+        }
     };
     apply(p, operators, operand)
+}
+
+/// A parenthesis after a sign or between arithmetic operators opens no pattern: `-(u) - -(u)` is a difference, though
+/// `(u) - -(u)` alone reads as a pattern.
+fn not_a_pattern(p: &mut Parser<'_>) {
+    if p.is(Symbol::LeftParen) {
+        p.not_patterns.insert(p.at);
+    }
 }
 
 fn apply(p: &mut Parser<'_>, operators: Vec<(UnaryOp, Span)>, mut operand: Expr) -> PResult<Expr> {
@@ -961,6 +1001,7 @@ fn subquery_pattern(p: &mut Parser<'_>) -> PResult<RegularQuery> {
     let span = p.since(start);
     let clauses = vec![Clause::Match(Match {
         optional: false,
+        mode: MatchMode::default(),
         pattern,
         hints: Vec::new(),
         predicate,

@@ -6,8 +6,9 @@ use super::cursor::{PResult, Parser, Rule};
 use crate::SourceText;
 use crate::Span;
 use crate::ast::{
-    BinaryOp, CallSubquery, CaseBranch, Clause, Expr, ExprKind, Ident, Literal, Projection,
-    ProjectionItem, RegularQuery, Return, SingleQuery, SubqueryImports, UnionKind, Unwind, With,
+    BinaryOp, CallSubquery, CaseBranch, Clause, Expr, ExprKind, Ident, ListPosition, Literal,
+    MapEntry, Projection, ProjectionItem, QualifiedName, RegularQuery, Return, SingleQuery,
+    SubqueryImports, UnionKind, Unwind, With,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -43,7 +44,7 @@ pub(super) fn let_clause(
     Ok(with_all(items, None, p.since(start)))
 }
 
-/// `FOR x IN list`: `UNWIND list AS x`
+/// `FOR x IN list [WITH ORDINALITY i | WITH OFFSET i]`: `UNWIND list AS x`
 pub(super) fn for_clause(
     p: &mut Parser<'_>,
     start: Span,
@@ -53,11 +54,33 @@ pub(super) fn for_clause(
     let variable = p.variable()?;
     p.expect_keyword(Keyword::In)?;
     let list = expression(p)?;
+    let position = list_position(p)?;
     Ok(Clause::Unwind(Unwind {
         list,
         variable,
+        position,
         span: p.since(start),
     }))
+}
+
+/// `WITH ORDINALITY i` or `WITH OFFSET i`. A `WITH` of variables of these names has no name after the first one.
+fn list_position(p: &mut Parser<'_>) -> PResult<Option<ListPosition>> {
+    let is_variable = matches!(p.peek_at(2), TokenKind::Name | TokenKind::QuotedName);
+    if !p.is_keyword(Keyword::With) || !is_variable {
+        return Ok(None);
+    }
+    let start = p.at;
+    p.advance();
+    let first = if p.eat_word("ORDINALITY") {
+        1
+    } else if p.eat_keyword(Keyword::Offset) {
+        0
+    } else {
+        p.at = start;
+        return Ok(None);
+    };
+    let variable = p.variable()?;
+    Ok(Some(ListPosition { variable, first }))
 }
 
 /// Queries joined by `NEXT`: each begins with the rows that the one before returns.
@@ -74,15 +97,19 @@ pub(super) fn chained(
     Ok(query)
 }
 
-/// `after` with the rows of `before`. The clauses of `before` become the first ones, so `after` is a single query: with
-/// a `UNION`, each of its branches would need a copy of them.
+/// `after` with the rows of `before`. The clauses of `before` become the first ones.
 fn joined(before: RegularQuery, after: RegularQuery, next: Span) -> PResult<RegularQuery> {
     let span = before.span.to(after.span);
-    let Ok([after_branch]) = <[SingleQuery; 1]>::try_from(after.branches) else {
-        return Err(
-            ParseError::new(Detail::InvalidClauseComposition, next, "a UNION after NEXT")
-                .with_hint("put the UNION into CALL { … }, or in front of NEXT"),
-        );
+    let passed = match <[SingleQuery; 1]>::try_from(after.branches) {
+        Ok([branch]) => Passed::To(branch),
+        Err(branches) => Passed::ToUnion {
+            names: columns(&before, "before a NEXT with a UNION")?,
+            query: RegularQuery {
+                branches,
+                union: after.union,
+                span: after.span,
+            },
+        },
     };
     let mut clauses = match <[SingleQuery; 1]>::try_from(before.branches) {
         Ok([mut only]) => {
@@ -108,12 +135,92 @@ fn joined(before: RegularQuery, after: RegularQuery, next: Span) -> PResult<Regu
             span: before.span,
         })],
     };
-    clauses.extend(after_branch.clauses);
+    match passed {
+        Passed::To(branch) => clauses.extend(branch.clauses),
+        Passed::ToUnion { names, query } => clauses.extend(with_all_rows(&names, query)?),
+    }
     Ok(RegularQuery {
         branches: vec![SingleQuery { clauses, span }],
         union: after.union,
         span,
     })
+}
+
+/// What follows a `NEXT`.
+enum Passed {
+    To(SingleQuery),
+    /// Each branch takes all rows, which have these columns.
+    ToUnion {
+        names: Vec<Arc<str>>,
+        query: RegularQuery,
+    },
+}
+
+/// Variables with the rows before a `NEXT`, and with one of them.
+const ROWS: &str = " rows";
+const ROW: &str = " row";
+
+/// The clauses that run each branch of `query` over all rows so far: `WITH collect({a: a}) AS rows`, and a subquery
+/// whose branches begin with `UNWIND rows AS row WITH row.a AS a`. A branch may combine rows, so that it cannot run for
+/// each of them alone, and what was before must not run once for each branch.
+fn with_all_rows(names: &[Arc<str>], mut query: RegularQuery) -> PResult<Vec<Clause>> {
+    let span = query.span;
+    let ident = |name: &str| Ident::new(name, span);
+    let variable = |name: &str| Expr::new(ExprKind::Variable(name.into()), span);
+    let entries = names.iter().map(|name| MapEntry {
+        key: ident(name),
+        value: variable(name),
+    });
+    let row = Expr::new(ExprKind::Map(entries.collect()), span);
+    let collected = ExprKind::Function {
+        name: QualifiedName {
+            parts: vec![ident("collect")],
+            span,
+        },
+        distinct: false,
+        arguments: vec![row],
+    };
+    let returned = columns(&query, "after NEXT")?;
+    for branch in &mut query.branches {
+        let taken = names.iter().map(|name| {
+            let value = ExprKind::Property {
+                base: Box::new(variable(ROW)),
+                key: ident(name),
+            };
+            item(Expr::new(value, span), ident(name))
+        });
+        let first = [
+            Clause::Unwind(Unwind {
+                list: variable(ROWS),
+                variable: ident(ROW),
+                position: None,
+                span,
+            }),
+            Clause::With(With {
+                projection: projection(taken.collect(), false, span),
+                predicate: None,
+                span,
+            }),
+        ];
+        branch.clauses.splice(0..0, first);
+    }
+    let rows = item(Expr::new(collected, span), ident(ROWS));
+    let mut clauses = vec![
+        Clause::With(With {
+            projection: projection(vec![rows], false, span),
+            predicate: None,
+            span,
+        }),
+        Clause::Subquery(CallSubquery {
+            optional: false,
+            imports: SubqueryImports::Named(vec![ident(ROWS)]),
+            query,
+            transactions: None,
+            span,
+        }),
+    ];
+    clauses.extend(return_columns(&returned, span));
+    Ok(clauses)
 }
 
 /// A `RETURN` as the `WITH` of the same columns.
@@ -163,7 +270,7 @@ pub(super) fn conditional(
     }
     let span = p.since(start);
     let columns = match bodies.first() {
-        Some(first) => columns(first)?,
+        Some(first) => columns(first, "after THEN")?,
         None => Vec::new(),
     };
     let taken = Expr::new(
@@ -205,8 +312,8 @@ pub(super) fn conditional(
     })
 }
 
-/// The names of a query's columns.
-fn columns(query: &RegularQuery) -> PResult<Vec<Arc<str>>> {
+/// The names of the columns of a query that stands at `place`.
+fn columns(query: &RegularQuery, place: &str) -> PResult<Vec<Arc<str>>> {
     let last = query.branches.first().and_then(|one| one.clauses.last());
     let Some(Clause::Return(last)) = last else {
         return Ok(Vec::new());
@@ -215,7 +322,7 @@ fn columns(query: &RegularQuery) -> PResult<Vec<Arc<str>>> {
         return Err(ParseError::new(
             Detail::UnexpectedSyntax,
             last.span,
-            "RETURN * in a query after THEN",
+            format!("RETURN * in a query {place}"),
         )
         .with_hint("name the columns"));
     }

@@ -6,8 +6,8 @@ use super::label::label_expression;
 use super::literal::{parameter, unsigned_integer};
 use crate::Span;
 use crate::ast::{
-    Direction, Expr, LabelExpr, NodePattern, PathLength, PathMode, PathPattern, PathSelector,
-    PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
+    Direction, Expr, LabelExpr, MatchMode, NodePattern, PathLength, PathMode, PathPattern,
+    PathSelector, PathStep, Pattern, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -103,31 +103,49 @@ fn path_selector(p: &mut Parser<'_>) -> PResult<Option<PathSelector>> {
     Ok(Some(selector))
 }
 
-/// The path mode of GQL. `TRAIL` is what every pattern is.
+/// The path mode of GQL.
 fn path_mode(p: &mut Parser<'_>, selector: Option<PathSelector>) -> PResult<Option<PathMode>> {
     if p.peek() != TokenKind::Name {
         return Ok(None);
     }
     let start = p.span();
-    let mode = if p.eat_word("TRAIL") {
-        None
+    let mode = if p.eat_word("WALK") {
+        PathMode::Walk
+    } else if p.eat_word("TRAIL") {
+        PathMode::Trail
     } else if p.eat_word("ACYCLIC") {
-        Some(PathMode::Acyclic)
+        PathMode::Acyclic
     } else if p.eat_word("SIMPLE") {
-        Some(PathMode::Simple)
-    } else if p.is_word("WALK") {
-        let message = "the path mode WALK is not available: no relationship repeats in a path";
-        return Err(ParseError::new(Detail::UnexpectedSyntax, start, message)
-            .with_hint("write TRAIL, ACYCLIC or SIMPLE, or leave the mode out"));
+        PathMode::Simple
     } else {
         return Ok(None);
     };
     eat_path_word(p);
-    if mode.is_some() && selector.is_some() {
-        let message = "a path mode other than TRAIL together with a selector";
+    if matches!(mode, PathMode::Acyclic | PathMode::Simple) && selector.is_some() {
+        let message = "the path modes ACYCLIC and SIMPLE together with a selector";
         return Err(ParseError::new(Detail::UnexpectedSyntax, start, message)
             .with_hint("test the nodes of the path in WHERE"));
     }
+    Ok(Some(mode))
+}
+
+/// `REPEATABLE ELEMENTS` or `DIFFERENT RELATIONSHIPS` in front of the paths of a `MATCH`.
+pub(super) fn match_mode(p: &mut Parser<'_>) -> PResult<MatchMode> {
+    // A path may begin with a variable of these names, which `=` follows.
+    let is_mode = p.peek() == TokenKind::Name && p.peek_at(1) == TokenKind::Name;
+    let (mode, words, expected) = if is_mode && p.eat_word("REPEATABLE") {
+        let words = ["ELEMENTS", "ELEMENT"].as_slice();
+        (MatchMode::RepeatableElements, words, "ELEMENTS")
+    } else if is_mode && p.eat_word("DIFFERENT") {
+        let words = ["RELATIONSHIPS", "RELATIONSHIP", "EDGES", "EDGE"].as_slice();
+        (MatchMode::DifferentRelationships, words, "RELATIONSHIPS")
+    } else {
+        return Ok(MatchMode::default());
+    };
+    if !words.iter().any(|word| p.eat_word(word)) {
+        return Err(p.unexpected(expected));
+    }
+    p.eat_word("BINDINGS");
     Ok(mode)
 }
 

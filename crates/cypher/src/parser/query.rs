@@ -13,7 +13,7 @@ use super::expr::{
 use super::gql::{chained, conditional, filter_clause, for_clause, is_gql_clause, let_clause};
 use super::hint::hints;
 use super::label::label_expression;
-use super::pattern::{PatternUse, path_pattern, pattern};
+use super::pattern::{PatternUse, match_mode, path_pattern, pattern};
 use super::transactions::in_transactions;
 use crate::ast::{
     CallProcedure, CallSubquery, Clause, Create, Delete, Expr, ExprKind, Foreach, Ident, LabelExpr,
@@ -176,11 +176,13 @@ fn match_clause(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
         return call(p, start, true);
     }
     p.expect_keyword(Keyword::Match)?;
+    let mode = match_mode(p)?;
     let pattern = pattern(p, PatternUse::Match)?;
     let hints = hints(p)?;
     let predicate = optional_where(p)?;
     Ok(Clause::Match(Match {
         optional,
+        mode,
         pattern,
         hints,
         predicate,
@@ -196,6 +198,7 @@ fn unwind(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
     Ok(Clause::Unwind(Unwind {
         list,
         variable,
+        position: None,
         span: p.since(start),
     }))
 }

@@ -662,9 +662,11 @@ fn texts_have_a_limit() {
 fn queries_are_chained() {
     let chain = format!("RETURN 1 AS x{}", " NEXT RETURN x + 1 AS x".repeat(20_000));
     assert_eq!(query(&chain).branches[0].clauses.len(), 20_001);
+    let union = query("RETURN 1 AS x NEXT RETURN x UNION RETURN x");
+    assert_eq!(union.branches.len(), 1);
     assert_eq!(
-        error("RETURN 1 AS x NEXT RETURN x UNION RETURN x").detail,
-        Detail::InvalidClauseComposition
+        error("RETURN * NEXT RETURN 1 AS x UNION RETURN 2 AS x").detail,
+        Detail::UnexpectedSyntax
     );
     assert_eq!(
         error("CREATE (n) NEXT RETURN 1 AS x").detail,

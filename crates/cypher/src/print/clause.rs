@@ -3,20 +3,15 @@
 use super::Printer;
 use crate::ast::{
     CallProcedure, CallSubquery, Clause, Concurrency, Expr, Hint, HintKind, Ident, InTransactions,
-    LabelExpr, Match, Merge, MergeEvent, OnBatchError, Projection, RemoveItem, SetItem,
-    SubqueryImports, Yield, YieldItems,
+    LabelExpr, Match, MatchMode, Merge, MergeEvent, OnBatchError, Projection, RemoveItem, SetItem,
+    SubqueryImports, Unwind, Yield, YieldItems,
 };
 
 impl Printer {
     pub(super) fn clause(&mut self, clause: &Clause) {
         match clause {
             Clause::Match(clause) => self.match_clause(clause),
-            Clause::Unwind(clause) => {
-                self.text("UNWIND ");
-                self.expr(&clause.list);
-                self.text(" AS ");
-                self.variable(&clause.variable.name);
-            }
+            Clause::Unwind(clause) => self.unwind(clause),
             Clause::With(clause) => {
                 self.text("WITH ");
                 self.projection(&clause.projection);
@@ -89,9 +84,34 @@ impl Printer {
         } else {
             "MATCH "
         });
+        self.match_mode(clause.mode);
         self.separated(&clause.pattern.paths, ", ", Self::path);
         clause.hints.iter().for_each(|hint| self.hint(hint));
         self.optional_where(clause.predicate.as_ref());
+    }
+
+    fn unwind(&mut self, clause: &Unwind) {
+        let Some(position) = &clause.position else {
+            self.text("UNWIND ");
+            self.expr(&clause.list);
+            self.text(" AS ");
+            return self.variable(&clause.variable.name);
+        };
+        self.text("FOR ");
+        self.variable(&clause.variable.name);
+        self.text(" IN ");
+        self.expr(&clause.list);
+        self.text(match position.first {
+            0 => " WITH OFFSET ",
+            _ => " WITH ORDINALITY ",
+        });
+        self.variable(&position.variable.name);
+    }
+
+    fn match_mode(&mut self, mode: MatchMode) {
+        if mode == MatchMode::RepeatableElements {
+            self.text("REPEATABLE ELEMENTS ");
+        }
     }
 
     fn hint(&mut self, hint: &Hint) {

@@ -23,6 +23,8 @@ impl Printer {
         };
         match path.mode {
             None => {}
+            Some(PathMode::Walk) => self.text("WALK "),
+            Some(PathMode::Trail) => self.text("TRAIL "),
             Some(PathMode::Acyclic) => self.text("ACYCLIC "),
             Some(PathMode::Simple) => self.text("SIMPLE "),
         }

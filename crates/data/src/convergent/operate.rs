@@ -303,6 +303,9 @@ impl FieldsMut<'_> {
         position: FieldPosition,
         action: &Action,
     ) -> Result<(), DataError> {
+        if let Action::Count(by) = action {
+            self.check_sum(&position, *by)?;
+        }
         let mut ongoing = self.take_ongoing()?;
         let op = ongoing.next_op;
         let stamp = Stamp {
@@ -334,6 +337,43 @@ impl FieldsMut<'_> {
         self.tx.converging = Some(ongoing);
         done?;
         self.log_operation(owner, &position, op, action);
+        Ok(())
+    }
+
+    /// Refuses an increment after which the counter, as this transaction sees it, is beyond 64 bits. Increments do not
+    /// conflict: concurrent ones may still add up to more, and then the counter shows the nearest integer.
+    fn check_sum(&self, position: &FieldPosition, by: i64) -> Result<(), DataError> {
+        let store = self.tx.store();
+        let own_replica = &store.shared().own_replica;
+        if own_replica.take_room(&position.place, by.unsigned_abs()) {
+            return Ok(());
+        }
+        let mut before = 0_i128;
+        let gap = own_replica.gap(&position.place, self.tx.version());
+        scan_past(
+            self.tx.read(),
+            &position.place,
+            gap.as_deref(),
+            256,
+            &mut |_, value| {
+                before = before.saturating_add(counter::amount(value)?.0);
+                Ok(true)
+            },
+        )?;
+        let after = before.saturating_add(by.into());
+        if i64::try_from(after).is_err() {
+            return Err(DataError::invalid(format!(
+                "the counter would be {after}, which does not fit into 64 bits: nothing was changed"
+            )));
+        }
+        // Earlier increments of this transaction may be rolled back: what it sees is no base for others.
+        let ongoing = self.tx.converging.as_ref();
+        let mut counted = ongoing.into_iter().flat_map(|ongoing| &ongoing.counters);
+        if !counted.any(|one| one.place == position.place) {
+            let most = before.unsigned_abs().max(after.unsigned_abs());
+            let left = u128::from(i64::MAX.unsigned_abs()).saturating_sub(most);
+            own_replica.note_room(&position.place, u64::try_from(left).unwrap_or(0));
+        }
         Ok(())
     }
 

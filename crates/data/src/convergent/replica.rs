@@ -68,6 +68,8 @@ pub struct OwnReplica {
     pub(crate) given_up: RwLock<FxHashSet<IndexId>>,
     /// Increments since a counter was folded.
     unfolded: Mutex<FxHashMap<Vec<u8>, u32>>,
+    /// How far counters are from the bounds of 64 bits, at least: see [`OwnReplica::take_room`].
+    room: Mutex<FxHashMap<Vec<u8>, u64>>,
     /// Gaps in the keys of folded counters.
     gaps: RwLock<FxHashMap<Vec<u8>, Arc<Gap>>>,
 }
@@ -265,6 +267,24 @@ impl OwnReplica {
             self.shown_ms.store(now_ms, Ordering::Release);
             self.time.store(now_ms << 16, Ordering::Release);
         }
+    }
+
+    /// Takes the room of an increment from what is known of the counter at `place`; returns false if that is too
+    /// little, or nothing is known: then the sum must be read. O(1).
+    pub(crate) fn take_room(&self, place: &[u8], by: u64) -> bool {
+        let mut room = self.room.lock();
+        let left = room.get_mut(place);
+        let left = left.and_then(|room| Some((room.checked_sub(by)?, room)));
+        left.map(|(left, room)| *room = left).is_some()
+    }
+
+    /// The counter at `place` can be changed by `left` in either direction.
+    pub(crate) fn note_room(&self, place: &[u8], left: u64) {
+        let mut room = self.room.lock();
+        if room.len() >= MAX_COUNTERS {
+            room.clear();
+        }
+        room.insert(place.to_vec(), left);
     }
 
     /// Counts increments of the counter at `place`; returns whether it should be folded.

@@ -26,6 +26,46 @@ fn one(db: &Database, query: &str) -> Value {
     rows.iter().next().unwrap().values()[0].clone()
 }
 
+/// A sum beyond 64 bits is refused, also after a transaction that was rolled back or that counted several times.
+#[test]
+fn a_counter_stays_within_64_bits() {
+    let db = posts();
+    let add = |by: i64| format!("MATCH (p:Post) SET p.n = counter.add(p.n, {by})");
+    let shown = || one(&db, "MATCH (p:Post) RETURN p.n");
+    let refused = |text: &str| {
+        let error = db.query(text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        let message = "does not fit into 64 bits: nothing was changed";
+        assert!(error.to_string().contains(message), "{error}");
+    };
+    db.query(&add(i64::MAX - 1)).unwrap();
+    db.query(&add(1)).unwrap();
+    assert_eq!(shown(), Value::Int(i64::MAX));
+    refused(&add(1));
+    refused(&add(i64::MAX));
+    assert_eq!(shown(), Value::Int(i64::MAX));
+    // What a transaction sees that is rolled back makes no room.
+    let tx = db.begin().unwrap();
+    for by in [-i64::MAX, 5, 7] {
+        tx.query(&add(by)).unwrap();
+    }
+    tx.rollback();
+    refused(&add(1));
+    // The sum of one transaction counts, and so does the end of the range on the other side.
+    let tx = db.begin().unwrap();
+    tx.query(&add(-i64::MAX)).unwrap();
+    tx.query(&add(-i64::MAX)).unwrap();
+    tx.query(&add(-1)).unwrap();
+    assert!(tx.query(&add(-1)).is_err());
+    tx.commit().unwrap();
+    assert_eq!(shown(), Value::Int(i64::MIN));
+    refused("MATCH (p:Post) SET p.n = counter.subtract(p.n, 1)");
+    db.query("MATCH (p:Post) REMOVE p.n").unwrap();
+    db.query(&add(-5)).unwrap();
+    db.query(&add(i64::MAX)).unwrap();
+    assert_eq!(shown(), Value::Int(i64::MAX - 5));
+}
+
 #[test]
 fn an_update_happens_whole_or_not_at_all() {
     let db = posts();

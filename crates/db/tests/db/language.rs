@@ -202,6 +202,105 @@ fn files_of_the_folder_are_read_and_no_others() {
     assert!(error.to_string().contains("FIELDTERMINATOR"), "{error}");
 }
 
+/// A file that begins as gzip does is decompressed, whatever its name; its parts may be compressed one by one.
+#[test]
+fn compressed_files_are_read() {
+    use std::io::Write as _;
+    let folder = tempfile::tempdir().unwrap();
+    let packed = |text: &str| {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(text.as_bytes()).unwrap();
+        packer.finish().unwrap()
+    };
+    let parts = [packed("name,born\nAda,1815\n"), packed("Grace,1906\n")].concat();
+    fs::write(folder.path().join("people.csv.gz"), &parts).unwrap();
+    fs::write(folder.path().join("people"), &parts).unwrap();
+    fs::write(folder.path().join("cut.gz"), &parts[..parts.len() - 9]).unwrap();
+    fs::write(folder.path().join("one.csv"), "a").unwrap();
+    fs::write(folder.path().join("empty.csv"), "").unwrap();
+    let db = Database::builder()
+        .csv_folder(folder.path())
+        .open_empty()
+        .unwrap();
+    for name in ["people.csv.gz", "people"] {
+        let query = format!(
+            "LOAD CSV WITH HEADERS FROM '{name}' AS row RETURN collect(row.name + row.born) AS v"
+        );
+        assert_eq!(
+            single(&db, &query),
+            Value::from(["Ada1815", "Grace1906"].map(Value::from).to_vec())
+        );
+    }
+    let cut = "LOAD CSV FROM 'cut.gz' AS row RETURN count(row) AS v";
+    let error = db.query(cut).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(
+        error.to_string().contains("cut.gz cannot be read"),
+        "{error}"
+    );
+    for (name, rows) in [("one.csv", 1), ("empty.csv", 0)] {
+        let query = format!("LOAD CSV FROM '{name}' AS row RETURN count(row) AS v");
+        assert_eq!(single(&db, &query), Value::Int(rows));
+    }
+}
+
+/// `linenumber()` and `file()` are those of the last `LOAD CSV`, and null once its rows are combined.
+#[test]
+fn rows_of_files_know_their_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("deep")).unwrap();
+    fs::write(
+        folder.path().join("deep/a b.csv"),
+        "name\nAda\n\"Grace\nHopper\"\n\nAlan\n",
+    )
+    .unwrap();
+    fs::write(folder.path().join("two.csv"), "x\ny\n").unwrap();
+    let db = Database::builder()
+        .csv_folder(folder.path())
+        .open_empty()
+        .unwrap();
+    let load = "LOAD CSV WITH HEADERS FROM 'file:///deep/a%20b.csv' AS row";
+    let ints = |all: &[i64]| all.iter().copied().map(Value::Int).collect::<Value>();
+    let lines = |query: &str| single(&db, query);
+    let collected = format!("{load} RETURN collect(linenumber()) AS v");
+    assert_eq!(lines(&collected), ints(&[2, 3, 6]));
+    let after_with = format!(
+        "{load} WITH row.name AS name ORDER BY linenumber() DESC SKIP 1
+         WITH name WHERE linenumber() > 1 UNWIND [1] AS one RETURN collect(LINENUMBER()) AS v"
+    );
+    assert_eq!(lines(&after_with), ints(&[3, 2]));
+    let file = format!("{load} WITH file() AS v, linenumber() AS at WHERE at = 6 RETURN v");
+    assert_eq!(lines(&file), Value::from("/deep/a b.csv"));
+    let inside = format!(
+        "{load} RETURN collect(EXISTS {{ WITH linenumber() AS at WHERE at = 3 RETURN at }}) AS v"
+    );
+    assert_eq!(
+        lines(&inside),
+        Value::from([false, true, false].map(Value::from).to_vec())
+    );
+    let last = "LOAD CSV FROM 'two.csv' AS a LOAD CSV FROM 'two.csv' AS b
+                RETURN collect(linenumber()) AS v";
+    assert_eq!(lines(last), ints(&[1, 2, 1, 2]));
+    let grouped = "LOAD CSV FROM 'two.csv' AS a WITH file() AS f, count(*) AS n
+                   RETURN [f, n, linenumber(), file()] AS v";
+    let row: Vec<Value> = vec!["/two.csv".into(), Value::Int(2), Value::Null, Value::Null];
+    assert_eq!(lines(grouped), Value::from(row));
+    let distinct = "LOAD CSV FROM 'two.csv' AS a WITH DISTINCT 1 AS one RETURN linenumber() AS v";
+    assert_eq!(lines(distinct), Value::Null);
+    assert_eq!(lines("RETURN linenumber() AS v"), Value::Null);
+    assert_eq!(lines("RETURN file() IS NULL AS v"), Value::Bool(true));
+    for (query, message) in [
+        (
+            "LOAD CSV FROM 'two.csv' AS a RETURN count(*) + linenumber()",
+            "not constant within a group",
+        ),
+        ("RETURN linenumber(1)", "linenumber"),
+    ] {
+        let error = db.query(query).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}
+
 /// Fields without a name are ignored, as in the scripts that users bring along, and the result says so.
 #[test]
 fn rows_longer_than_the_header_give_a_notice() {

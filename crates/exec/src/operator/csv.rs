@@ -1,12 +1,13 @@
-//! `LOAD CSV`: the rows of a file in the one folder that queries may read from.
+//! `LOAD CSV`: the rows of a file in the one folder that queries may read from, or at an allowed address.
 //!
-//! Without a configured folder `LOAD CSV` is disabled. A file is named by its path within the folder, or by a
-//! `file:///` URL of it. Paths that lead out of the folder (by `..`, an absolute path or a symbolic link) and all other
-//! URLs are refused.
+//! Without a configured folder and without allowed addresses `LOAD CSV` is disabled. A file is named by its path within
+//! the folder, or by a `file:///` URL of it. Paths that lead out of the folder (by `..`, an absolute path or a symbolic
+//! link) are refused, and so are addresses that are not allowed (`download`). Files that begin as gzip does are
+//! decompressed, whatever their names.
 
 use std::{
     fs::File,
-    io::BufReader,
+    io::{self, BufRead, BufReader, Read},
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
@@ -24,6 +25,7 @@ use crate::{
     column::Column,
     context::Cx,
     csv::{CsvError, Field, Records},
+    download::{percent_decoded, query_error},
     error::{ErrorClass, ExecError, Result, shown},
     eval::value,
     value_size::value_bytes,
@@ -40,7 +42,9 @@ pub(super) struct LoadCsv {
 /// A file that is being read.
 struct OpenFile {
     name: Arc<str>,
-    records: Records<BufReader<File>>,
+    /// What `file()` gives: its path in the folder, from `/` on, or its address.
+    path: Value,
+    records: Records<Box<dyn BufRead + Send>>,
     headers: Option<Vec<Arc<str>>>,
     surplus: Surplus,
 }
@@ -87,6 +91,8 @@ impl Operate for LoadCsv {
             headers,
             field_terminator,
             row: slot,
+            line: line_slot,
+            file: file_slot,
             ..
         } = op_ref.op()
         else {
@@ -94,6 +100,7 @@ impl Operate for LoadCsv {
         };
         let limit = self.batch.next();
         let (mut rows, mut values, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
+        let (mut lines, mut files) = (Vec::new(), Vec::new());
         while values.len() < limit {
             let Some(file) = &mut self.file else {
                 if !values.is_empty() && !self.input.has_more() {
@@ -121,9 +128,15 @@ impl Operate for LoadCsv {
             cx.run.watch.allow(bytes)?;
             rows.push(self.input.position());
             values.push(record);
+            lines.push(Value::Int(
+                i64::try_from(file.records.line()).unwrap_or(i64::MAX),
+            ));
+            files.push(file.path.clone());
         }
         let mut chunk = self.input.gather(&op_ref, &rows);
-        set_live(&op_ref, &mut chunk, *slot, Column::Values(values));
+        for (slot, values) in [(slot, values), (line_slot, lines), (file_slot, files)] {
+            set_live(&op_ref, &mut chunk, *slot, Column::Values(values));
+        }
         Ok(Some(chunk))
     }
 
@@ -146,18 +159,12 @@ impl OpenFile {
                 shown(source)
             )));
         };
-        let folder = cx.run.host.csv_folder.as_deref().ok_or_else(|| {
-            ExecError::Denied(
-                "LOAD CSV is disabled: no folder is configured that queries may read files from; \
-                 load files with `isomer import`, or set the folder where the database is opened (`--csv-folder`)"
-                    .into(),
-            )
-        })?;
-        let path = resolve(folder, name)?;
-        let file = File::open(path).map_err(|error| unreadable(name, &error))?;
+        let (path, content) = open_source(name, cx)?;
+        let content = plain(content).map_err(|error| unreadable(name, error))?;
         let mut opened = Self {
             name: name.clone(),
-            records: Records::new(BufReader::with_capacity(64 << 10, file), delimiter),
+            path,
+            records: Records::new(content, delimiter),
             headers: None,
             surplus: Surplus::default(),
         };
@@ -186,7 +193,7 @@ impl OpenFile {
     fn record(&mut self) -> Result<Option<Vec<Field>>> {
         self.records.next().map_err(|error| match error {
             CsvError::Text { line, what } => malformed(&self.name, line, &what),
-            CsvError::Io(error) => unreadable(&self.name, &error),
+            CsvError::Io(error) => unreadable(&self.name, error),
         })
     }
 
@@ -247,12 +254,76 @@ fn malformed(name: &str, line: u64, what: &str) -> ExecError {
     )
 }
 
-fn unreadable(name: &str, error: &std::io::Error) -> ExecError {
-    ExecError::raised(
-        ErrorClass::ArgumentError,
-        "InvalidArgumentValue",
-        format!("{name} cannot be read: {error}"),
-    )
+fn unreadable(name: &str, error: io::Error) -> ExecError {
+    query_error(error).unwrap_or_else(|error| {
+        ExecError::raised(
+            ErrorClass::ArgumentError,
+            "InvalidArgumentValue",
+            format!("{name} cannot be read: {error}"),
+        )
+    })
+}
+
+fn is_web_address(name: &str) -> bool {
+    name.split_once("://").is_some_and(|(scheme, _)| {
+        ["http", "https"]
+            .iter()
+            .any(|known| scheme.eq_ignore_ascii_case(known))
+    })
+}
+
+/// Opens a file of the folder, or at an allowed address. Returns what `file()` gives for it, too.
+fn open_source(name: &str, cx: &Cx<'_>) -> Result<(Value, Box<dyn Read + Send>)> {
+    let host = &cx.run.host;
+    let is_remote = is_web_address(name);
+    if is_remote && let Some(urls) = &host.csv_urls {
+        let download = urls.open(name, cx.run.watch.stop())?;
+        return Ok((name.into(), Box::new(download)));
+    }
+    let Some(folder) = host.csv_folder.as_deref() else {
+        let (what, option) = match is_remote {
+            true => (
+                "no address is allowed that",
+                "allow addresses (`--csv-url`)",
+            ),
+            false => (
+                "no folder is configured that",
+                "set the folder where the database is opened (`--csv-folder`)",
+            ),
+        };
+        return Err(ExecError::Denied(format!(
+            "LOAD CSV is disabled: {what} queries may read files from; load files with `isomer import`, or {option}"
+        )));
+    };
+    let (relative, path) = resolve(folder, name)?;
+    let file = File::open(path).map_err(|error| unreadable(name, error))?;
+    Ok((format!("/{relative}").into(), Box::new(file)))
+}
+
+/// The text of a file: decompressed if it begins as gzip does, which no UTF-8 text does.
+fn plain(mut content: Box<dyn Read + Send>) -> io::Result<Box<dyn BufRead + Send>> {
+    let mut start = Vec::with_capacity(2);
+    content.by_ref().take(2).read_to_end(&mut start)?;
+    let is_gzip = start == [0x1f, 0x8b];
+    let whole = io::Cursor::new(start).chain(content);
+    let stored = BufReader::with_capacity(64 << 10, whole);
+    if is_gzip {
+        return gunzip(stored);
+    }
+    Ok(Box::new(stored))
+}
+
+#[cfg(feature = "gzip")]
+fn gunzip(stored: impl BufRead + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
+    let text = flate2::bufread::MultiGzDecoder::new(stored);
+    Ok(Box::new(BufReader::with_capacity(64 << 10, text)))
+}
+
+#[cfg(not(feature = "gzip"))]
+fn gunzip(_stored: impl BufRead + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
+    Err(io::Error::other(
+        "it is compressed with gzip, and this program is built without the feature `gzip`: decompress it",
+    ))
 }
 
 /// The field delimiter.
@@ -272,8 +343,8 @@ fn delimiter(given: &Value) -> Result<char> {
     }
 }
 
-/// The file that a query names, if it is in the folder.
-fn resolve(folder: &Path, source: &str) -> Result<PathBuf> {
+/// The file that a query names, if it is in the folder: its path there with `/` between names, and its full path.
+fn resolve(folder: &Path, source: &str) -> Result<(String, PathBuf)> {
     let denied = |why: &str| {
         Err(ExecError::Denied(format!(
             "LOAD CSV may not read `{source}`: {why}; name a file in the folder that is configured for it"
@@ -285,51 +356,38 @@ fn resolve(folder: &Path, source: &str) -> Result<PathBuf> {
             let Some(path) = rest.strip_prefix('/') else {
                 return denied("it is on another host");
             };
-            match percent_decoded(path) {
-                Some(path) => path,
-                None => return denied("its URL has an invalid `%` escape"),
+            let path = percent_decoded(path).map(String::from_utf8);
+            match path {
+                Some(Ok(path)) => path,
+                _ => return denied("its URL has an invalid `%` escape"),
             }
         }
-        Some(_) => return denied("it is not a `file:` URL"),
+        Some(_) if is_web_address(source) => return denied("no address is allowed (`--csv-url`)"),
+        Some(_) => return denied("it is neither a `file:` nor an `http:` or `https:` URL"),
     };
-    let relative = Path::new(&relative);
-    let stays = relative
-        .components()
-        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !stays {
-        return denied("it leads out of the folder");
+    let mut names = Vec::new();
+    for part in Path::new(&relative).components() {
+        match part {
+            Component::Normal(name) => names.push(name.to_string_lossy()),
+            Component::CurDir => {}
+            _ => return denied("it leads out of the folder"),
+        }
     }
+    let within = names.join("/");
     let root = std::fs::canonicalize(folder).map_err(|error| {
         ExecError::Denied(format!(
             "the folder that LOAD CSV may read from does not exist: {error}"
         ))
     })?;
     let path =
-        std::fs::canonicalize(root.join(relative)).map_err(|error| unreadable(source, &error))?;
+        std::fs::canonicalize(root.join(&relative)).map_err(|error| unreadable(source, error))?;
     if !path.starts_with(&root) {
         return denied("a symbolic link leads out of the folder");
     }
     let is_file = std::fs::metadata(&path).is_ok_and(|facts| facts.is_file());
     if is_file {
-        Ok(path)
+        Ok((within, path))
     } else {
         denied("it is not a regular file")
     }
-}
-
-/// Percent-decodes a URL path (`a%20b` is `a b`); none if an escape is invalid or the text is not UTF-8.
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                let digits = std::str::from_utf8(&digits).ok()?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            }
-            other => bytes.push(other),
-        }
-    }
-    String::from_utf8(bytes).ok()
 }

@@ -487,6 +487,8 @@ struct Unwound {
     row: usize,
     /// The remaining elements of the list of `row`.
     elements: Elements,
+    /// How many of its elements were taken.
+    taken: usize,
 }
 
 /// The lists of a chunk's rows.
@@ -584,11 +586,18 @@ impl Unwind {
 impl Operate for Unwind {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let op_ref = self.op_ref.clone();
-        let Op::Unwind { list, element, .. } = op_ref.op() else {
+        let Op::Unwind {
+            list,
+            element,
+            position,
+            ..
+        } = op_ref.op()
+        else {
             return Err(misplaced(op_ref.op()));
         };
         let limit = self.batch.next();
         let (mut rows, mut elements) = (Vec::new(), Vec::new());
+        let mut positions = Vec::new();
         let unwound = match &mut self.chunk {
             Some(unwound) => unwound,
             None => {
@@ -604,6 +613,7 @@ impl Operate for Unwind {
                     lists,
                     row: 0,
                     elements: Elements::Unopened,
+                    taken: 0,
                 })
             }
         };
@@ -611,16 +621,27 @@ impl Operate for Unwind {
             if matches!(unwound.elements, Elements::Unopened) {
                 unwound.elements = unwound.lists.open(unwound.row)?;
             }
+            let before = elements.len();
             unwound.elements.take(limit - elements.len(), &mut elements);
+            let end = unwound.taken + elements.len() - before;
+            if let Some((_, first)) = position {
+                let numbers = unwound.taken..end;
+                positions.extend(numbers.map(|at| Value::Int(first + at as i64)));
+            }
+            unwound.taken = end;
             rows.resize(elements.len(), unwound.row as u32);
             if matches!(unwound.elements, Elements::Done) {
                 unwound.row += 1;
                 unwound.elements = Elements::Unopened;
+                unwound.taken = 0;
             }
         }
         op_ref.prune(&mut unwound.rows);
         let mut chunk = unwound.rows.gather(&rows);
         set_live(&op_ref, &mut chunk, *element, Column::of_values(elements));
+        if let Some((slot, _)) = position {
+            set_live(&op_ref, &mut chunk, *slot, Column::of_values(positions));
+        }
         if unwound.row >= unwound.rows.len() {
             self.chunk = None;
         }

@@ -1,7 +1,7 @@
 //! Procedures that drivers, libraries and tools of Neo4j call before or beside their queries.
 
 use isomer_data::GraphRead;
-use isomer_plan::schema::Listing;
+use isomer_plan::{catalog::CHANGE_PASSWORD, schema::Listing};
 use isomer_value::{Map, Value};
 
 use super::{
@@ -172,11 +172,22 @@ const PROCEDURES: &[ProcedureRow] = &[
         "creates, changes or removes a user or database: CREATE USER and the like",
         administer,
     ),
+    ProcedureRow::reads(
+        CHANGE_PASSWORD,
+        "change: MAP",
+        "",
+        "changes the password of the user that calls it: ALTER CURRENT USER",
+        change_password,
+    ),
 ];
 
 /// Registers the procedures.
 pub(super) fn register(registry: &mut Registry) {
     register_procedures(registry, PROCEDURES);
+}
+
+fn change_password(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {
+    host::change_password(&call.host, &args[0])
 }
 
 fn administer(args: &[Value], call: &mut CallContext<'_>) -> Result<()> {

@@ -2,7 +2,9 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use isomer_value::{Map, NodeId, Value};
+#[cfg(feature = "algorithms")]
+use isomer_value::NodeId;
+use isomer_value::{Map, Value};
 
 use crate::error::{ErrorClass, ExecError, Result, shown};
 
@@ -112,7 +114,11 @@ impl<'a> Settings<'a> {
                 self.wrong(name, &takes, value)
             })
     }
+}
 
+/// Kinds of values that only the algorithms take.
+#[cfg(feature = "algorithms")]
+impl Settings<'_> {
     /// An integer within a range.
     pub(super) fn integer(
         &self,

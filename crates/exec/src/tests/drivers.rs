@@ -141,6 +141,7 @@ fn evaluate(store: &DataStore, seed: u64, row_by_row: bool) -> Option<Vec<Value>
         input: scan,
         list: BoundExpr::List(values),
         element: list,
+        position: None,
     });
     let constant_slot = b.slot();
     let fixed = constant(&mut dice);

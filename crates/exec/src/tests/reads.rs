@@ -202,6 +202,7 @@ fn long_sorts_are_stable() {
         input,
         list: range,
         element: x,
+        position: None,
     });
     let key = BoundExpr::Arith {
         op: isomer_plan::expr::Arithmetic::Modulo,
@@ -360,12 +361,14 @@ fn unwind_streams_ranges_and_lists() {
         input,
         list: range(1, 1_000_000_000_000),
         element: x,
+        position: None,
     });
     let list = BoundExpr::List(vec![BoundExpr::Slot(x), BoundExpr::Const(Value::Null)]);
     let inner = b.op(Op::Unwind {
         input: outer,
         list,
         element: y,
+        position: None,
     });
     let limit = b.op(Op::Limit {
         input: inner,

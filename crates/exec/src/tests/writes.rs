@@ -43,6 +43,7 @@ fn unwind(b: &mut Builder, to: i64) -> (OpId, SlotId) {
             input,
             list,
             element,
+            position: None,
         }),
         element,
     )

@@ -6,7 +6,7 @@ use isomer_cypher::ast::{
     CallSubquery, Clause, Expr, Match, PathPattern, RegularQuery, SubqueryImports, Unwind, With,
 };
 
-use super::pattern::{matches, variables_of};
+use super::pattern::{matches_in, variables_of};
 use super::projection::has_aggregate;
 use super::{Answer, Interpreter, MAX_ROWS, Row, with};
 use crate::Datum;
@@ -116,7 +116,7 @@ impl Interpreter<'_> {
         let mut out = Vec::new();
         for row in rows {
             let mut found = Vec::new();
-            for candidate in mark_predicate_fault(matches(self, &paths, &row))? {
+            for candidate in mark_predicate_fault(matches_in(self, clause.mode, &paths, &row))? {
                 let holds = match &clause.predicate {
                     Some(predicate) => mark_predicate_fault(self.holds(predicate, &candidate))?,
                     None => true,
@@ -143,14 +143,21 @@ impl Interpreter<'_> {
     fn unwind(&self, clause: &Unwind, rows: Vec<Row>) -> Result<Vec<Row>> {
         let mut out = Vec::new();
         for row in rows {
+            let one = |(at, item): (usize, &Datum)| {
+                let row = with(&row, &clause.variable.name, item.clone());
+                match &clause.position {
+                    Some(position) => {
+                        let number = Datum::Int(position.first + at as i64);
+                        with(&row, &position.variable.name, number)
+                    }
+                    None => row,
+                }
+            };
             match self.eval(&clause.list, &row)? {
                 Datum::Null => {}
-                Datum::List(items) => {
-                    let one = |item: &Datum| with(&row, &clause.variable.name, item.clone());
-                    out.extend(items.iter().map(one));
-                }
+                Datum::List(items) => out.extend(items.iter().enumerate().map(one)),
                 // A value that is not a list counts as a list of one element.
-                item => out.push(with(&row, &clause.variable.name, item)),
+                item => out.push(one((0, &item))),
             }
         }
         Ok(out)

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use isomer_cypher::ast::{
-    Direction, Expr, Ident, LabelExpr, LabelExprKind, NodePattern, PathMode, PathPattern,
-    PathSelector, PatternLink, QuantifiedPath, RelationshipPattern,
+    Direction, Expr, Ident, LabelExpr, LabelExprKind, MatchMode, NodePattern, PathMode,
+    PathPattern, PathSelector, PatternLink, QuantifiedPath, RelationshipPattern,
 };
 
 use super::{Interpreter, MAX_ROWS, Row, with};
@@ -34,6 +34,8 @@ struct Trail<'q> {
     relationships: Vec<u64>,
     /// All relationships of the clause so far: none is used twice.
     used: Vec<u64>,
+    /// Whether relationships may repeat.
+    repeats: bool,
     checks: Vec<Check<'q>>,
 }
 
@@ -43,16 +45,31 @@ pub(super) fn matches(
     paths: &[&PathPattern],
     row: &Row,
 ) -> Result<Vec<Row>> {
+    matches_in(world, MatchMode::DifferentRelationships, paths, row)
+}
+
+/// Like [`matches`], with a match mode.
+pub(super) fn matches_in(
+    world: &Interpreter<'_>,
+    mode: MatchMode,
+    paths: &[&PathPattern],
+    row: &Row,
+) -> Result<Vec<Row>> {
     let mut trails = vec![Trail {
         row: row.clone(),
         nodes: Vec::new(),
         relationships: Vec::new(),
         used: Vec::new(),
+        repeats: false,
         checks: Vec::new(),
     }];
     for path in paths {
         let mut longer = Vec::new();
-        for trail in &trails {
+        for trail in &mut trails {
+            if mode == MatchMode::RepeatableElements {
+                trail.used.clear();
+                trail.repeats = matches!(path.mode, None | Some(PathMode::Walk));
+            }
             longer.extend(match_path(world, path, trail)?);
             if longer.len() > MAX_ROWS {
                 return Err(Fault::TooLarge);
@@ -120,7 +137,7 @@ fn match_path<'q>(
         }
         trails = kept;
     }
-    if let Some(mode) = path.mode {
+    if let Some(mode @ (PathMode::Acyclic | PathMode::Simple)) = path.mode {
         trails.retain(|trail| {
             let nodes = trail.nodes.as_slice();
             let closes = nodes.len() > 1 && nodes.first() == nodes.last();
@@ -364,7 +381,9 @@ fn one_further<'q>(
     for (id, end) in candidates {
         let mut longer = trail.clone();
         longer.relationships.push(id);
-        longer.used.push(id);
+        if !longer.repeats {
+            longer.used.push(id);
+        }
         longer.nodes.push(end);
         if pattern.length.is_some() {
             // The predicate applies to each relationship separately.

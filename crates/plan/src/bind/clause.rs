@@ -3,13 +3,14 @@
 use isomer_cypher::ast::{self, Clause};
 
 use super::create::PatternClause;
+use super::hint::bind_hint;
 use super::pattern::NewNames;
 use super::projection::ProjectionClause;
 use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::error::PlanError;
 use crate::expr::{BoundExpr, StaticType};
-use crate::logical::{LogicalStep, MergeStep};
+use crate::logical::{CsvOrigin, LogicalStep, MergeStep};
 use crate::physical::CreateItem;
 use crate::solve::sees_creation;
 
@@ -57,13 +58,15 @@ fn bind_match<'a>(
     clause: &'a ast::Match,
     steps: &mut Vec<LogicalStep>,
 ) -> Result<()> {
-    let pattern = binder.bind_pattern(
+    let pattern = binder.bind_pattern_in(
+        clause.mode,
         clause.pattern.paths.iter(),
         clause.predicate.as_ref(),
         NewNames::Allowed,
     )?;
+    let mut pattern = pattern;
     for hint in &clause.hints {
-        check_hint(binder, hint)?;
+        bind_hint(binder, hint, &mut pattern.graph)?;
     }
     if !pattern.casts.is_empty() {
         steps.push(LogicalStep::Project(pattern.casts));
@@ -72,23 +75,6 @@ fn bind_match<'a>(
         graph: pattern.graph,
         optional: clause.optional,
     });
-    Ok(())
-}
-
-/// Checks the variables of a hint. The planner chooses by cost: it considers every index, scan and join that a hint can
-/// name, so that a hint changes no plan.
-fn check_hint(binder: &mut Binder<'_>, hint: &ast::Hint) -> Result<()> {
-    for variable in hint.variables() {
-        if binder.lookup(&variable.name).is_none() {
-            return Err(binder.undefined(&variable.name, variable.span));
-        }
-    }
-    binder.notice(
-        "HintIgnored",
-        "the planner chooses indexes, scans and joins by their cost, and ignores the hint"
-            .to_owned(),
-        hint.span,
-    );
     Ok(())
 }
 
@@ -104,9 +90,17 @@ fn bind_unwind<'a>(
         other => other.clone(),
     };
     let element = binder.declare_new(&clause.variable, element)?;
+    let position = match &clause.position {
+        Some(position) => {
+            let slot = binder.declare_new(&position.variable, StaticType::Integer)?;
+            Some((slot, position.first))
+        }
+        None => None,
+    };
     steps.push(LogicalStep::Unwind {
         list: list.expr,
         element,
+        position,
     });
     Ok(())
 }
@@ -239,11 +233,17 @@ fn bind_load_csv<'a>(
         StaticType::List(Box::new(StaticType::String))
     };
     let row = binder.declare_new(&clause.variable, kind)?;
+    let origin = CsvOrigin {
+        line: binder.arena.slot("linenumber()", StaticType::Integer),
+        file: binder.arena.slot("file()", StaticType::String),
+    };
+    binder.frame().csv_origin = Some(origin);
     steps.push(LogicalStep::LoadCsv {
         url,
         headers: clause.with_headers,
         field_terminator,
         row,
+        origin,
     });
     Ok(())
 }

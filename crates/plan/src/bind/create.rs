@@ -214,10 +214,7 @@ fn bind_made_node<'a>(
         ));
     }
     if let Some(variable) = &node.variable {
-        let mut casts = BoundPattern {
-            graph: QueryGraph::default(),
-            casts: Vec::new(),
-        };
+        let mut casts = BoundPattern::default();
         let bound = binder.bound_entity(variable, StaticType::Node, &mut casts)?;
         made.casts.append(&mut casts.casts);
         if let Some(slot) = bound {

@@ -7,6 +7,7 @@ use isomer_cypher::ast::{self, ExprKind};
 use isomer_value::Value;
 
 use super::expression::boolean;
+use super::grouping::Aggregating;
 use super::types::wrong_kind;
 use super::{Binder, Result, Typed};
 use crate::error::PlanError;
@@ -31,6 +32,9 @@ impl<'a> Binder<'a> {
         }
         match Function::by_name(&dotted) {
             Some(Function::Exists) => bind_exists_function(self, arguments, span),
+            Some(function @ (Function::LineNumber | Function::CsvFile)) if arguments.is_empty() => {
+                bind_csv_origin(self, function, span)
+            }
             Some(function) => bind_builtin(self, function, arguments, span),
             None if Convergence::by_name(&dotted).is_some() => Err(PlanError::syntax(
                 "UnexpectedSyntax",
@@ -113,6 +117,29 @@ fn bind_exists_function<'a>(
     Ok(boolean(BoundExpr::IsNotNull(Box::new(
         binder.bind_expr(argument)?.expr,
     ))))
+}
+
+/// `linenumber()`, `file()`
+fn bind_csv_origin(binder: &mut Binder<'_>, function: Function, span: Span) -> Result<Typed> {
+    let Some(origin) = binder.csv_origin() else {
+        return Ok(Typed::new(BoundExpr::Const(Value::Null), function.kind()));
+    };
+    if matches!(binder.aggregating, Aggregating::After(_)) {
+        return Err(PlanError::syntax(
+            "AmbiguousAggregationExpression",
+            format!(
+                "`{}()` is not constant within a group of rows",
+                function.name()
+            ),
+            span,
+        )
+        .with_hint("give it a name in a WITH before the aggregation"));
+    }
+    let slot = match function {
+        Function::LineNumber => origin.line,
+        _ => origin.file,
+    };
+    Ok(Typed::new(BoundExpr::Slot(slot), function.kind()))
 }
 
 fn bind_builtin<'a>(

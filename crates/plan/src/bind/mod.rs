@@ -13,6 +13,7 @@ mod element_id;
 mod expression;
 mod function;
 mod grouping;
+mod hint;
 mod pattern;
 mod projection;
 pub(crate) mod query;
@@ -33,6 +34,7 @@ use crate::arena::Arena;
 use crate::catalog::PlannerCatalog;
 use crate::error::PlanError;
 use crate::expr::{BoundExpr, LocalId, SlotId, StaticType};
+use crate::logical::CsvOrigin;
 use crate::physical::Notice;
 
 use grouping::Aggregating;
@@ -144,6 +146,26 @@ impl<'a> Binder<'a> {
             },
         );
         Some((Binding::Slot(slot), kind))
+    }
+
+    /// Where the row of the last `LOAD CSV` comes from, in this query or, within an expression, in those around it.
+    fn csv_origin(&mut self) -> Option<CsvOrigin> {
+        let depth = self.frames.len() - 1;
+        self.csv_origin_at(depth)
+    }
+
+    fn csv_origin_at(&mut self, depth: usize) -> Option<CsvOrigin> {
+        let frame = &self.frames[depth];
+        if frame.csv_origin.is_some() || depth == 0 || frame.sight == Visibility::Closed {
+            return frame.csv_origin;
+        }
+        let origin = self.csv_origin_at(depth - 1)?;
+        let frame = &mut self.frames[depth];
+        for slot in [origin.line, origin.file] {
+            frame.arguments.push((slot, BoundExpr::Slot(slot)));
+        }
+        frame.csv_origin = Some(origin);
+        Some(origin)
     }
 
     /// All names in scope, for hints.

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use isomer_cypher::Span;
-use isomer_cypher::ast::{self, ExprKind, LabelExprKind, PathMode, PathSelector, PatternLink};
+use isomer_cypher::ast::{
+    self, ExprKind, LabelExprKind, MatchMode, PathMode, PathSelector, PatternLink,
+};
 
 use super::scope::Variable;
 use super::walk::{Group, SelectedPath, selector_of};
@@ -26,10 +28,12 @@ pub(super) enum NewNames {
 }
 
 /// The state of binding a clause's pattern.
+#[derive(Default)]
 pub(super) struct BoundPattern {
     pub graph: QueryGraph,
     /// Variables of unknown kind that the pattern uses as nodes or relationships: they are projected before it.
     pub casts: Vec<(SlotId, BoundExpr)>,
+    pub mode: MatchMode,
 }
 
 /// Data of a relationship for the second pass.
@@ -57,10 +61,23 @@ impl<'a> Binder<'a> {
         predicate: Option<&'a ast::Expr>,
         new_names: NewNames,
     ) -> Result<BoundPattern> {
+        let mode = MatchMode::DifferentRelationships;
+        self.bind_pattern_in(mode, paths, predicate, new_names)
+    }
+
+    /// Like [`Binder::bind_pattern`], with a match mode.
+    pub(super) fn bind_pattern_in(
+        &mut self,
+        mode: MatchMode,
+        paths: impl Iterator<Item = &'a ast::PathPattern> + Clone,
+        predicate: Option<&'a ast::Expr>,
+        new_names: NewNames,
+    ) -> Result<BoundPattern> {
         self.clause_count += 1;
         let mut pattern = BoundPattern {
             graph: QueryGraph::default(),
             casts: Vec::new(),
+            mode,
         };
         let mut unfinished = Unfinished::default();
         for path in paths.clone() {
@@ -231,6 +248,13 @@ fn declare_path<'a>(
         unfinished.selected.push(selected);
         return Ok(());
     }
+    // Relationships with the same number of their clause differ: with `REPEATABLE ELEMENTS`, those of one trail do.
+    let repeats = pattern.mode == MatchMode::RepeatableElements;
+    let is_walk = repeats && matches!(path.mode, None | Some(PathMode::Walk));
+    if repeats {
+        check_repeatable(path, is_walk)?;
+        binder.clause_count += 1;
+    }
     let shortest = shortest_selector(path)?;
     let takes_conditions = path
         .selector
@@ -257,11 +281,22 @@ fn declare_path<'a>(
     for step in &path.steps {
         let to = binder.declare_node(&step.node, new_names, pattern)?;
         nodes.push((&step.node, to));
-        let relationship = match &step.link {
-            PatternLink::Relationship(relationship) => relationship,
+        if is_walk {
+            binder.clause_count += 1;
+        }
+        let group = match &step.link {
+            PatternLink::Relationship(relationship) if is_walk && relationship.length.is_some() => {
+                Some(binder.declare_repeated(relationship, new_names)?)
+            }
+            PatternLink::Relationship(_) => None,
             PatternLink::Quantified(quantified) => {
-                let group = binder.declare_group(quantified, new_names)?;
-                let index = binder.push_group(&group, (from, to), &mut pattern.graph);
+                Some(binder.declare_group(quantified, new_names)?)
+            }
+        };
+        let relationship = match (group, &step.link) {
+            (Some(group), _) => {
+                let ends = (from, to);
+                let index = binder.push_group(&group, ends, is_walk, &mut pattern.graph);
                 steps.push(PathSegment {
                     relationship: pattern.graph.relationships[index].slot,
                     node: to,
@@ -270,6 +305,8 @@ fn declare_path<'a>(
                 from = to;
                 continue;
             }
+            (None, PatternLink::Relationship(relationship)) => relationship,
+            (None, PatternLink::Quantified(_)) => unreachable!("a quantified path is a group"),
         };
         let index = declare_relationship(binder, relationship, (from, to), new_names, pattern)?;
         steps.push(PathSegment {
@@ -282,7 +319,8 @@ fn declare_path<'a>(
         });
         from = to;
     }
-    if let Some(mode) = path.mode
+    let mode = path.mode.and_then(mode_function);
+    if let Some(mode) = mode
         && path.variable.is_none()
     {
         // The mode is a condition on the path as a whole.
@@ -297,7 +335,7 @@ fn declare_path<'a>(
     if let Some(variable) = &path.variable {
         binder.must_be_new(variable)?;
         let slot = binder.declare(&variable.name, StaticType::Path);
-        if let Some(mode) = path.mode {
+        if let Some(mode) = mode {
             pattern.graph.predicates.push(mode_condition(mode, slot));
         }
         if shortest.is_none() {
@@ -333,12 +371,46 @@ fn declare_path<'a>(
     Ok(())
 }
 
+/// With `REPEATABLE ELEMENTS`, a walk without an upper bound never ends in a graph with a cycle.
+fn check_repeatable(path: &ast::PathPattern, is_walk: bool) -> Result<()> {
+    if path.selector.is_some() {
+        return Err(PlanError::unsupported(
+            "a path selector together with REPEATABLE ELEMENTS",
+            path.span,
+        )
+        .with_hint("shortest paths repeat no relationship: leave out REPEATABLE ELEMENTS"));
+    }
+    let unbounded = path.steps.iter().find_map(|step| {
+        let length = match &step.link {
+            PatternLink::Relationship(relationship) => relationship.length,
+            PatternLink::Quantified(quantified) => Some(quantified.length),
+        };
+        length.filter(|length| length.max.is_none())
+    });
+    match unbounded.filter(|_| is_walk) {
+        Some(length) => Err(PlanError::syntax(
+            "InvalidRelationshipPattern",
+            "the pattern may have infinitely many matches with REPEATABLE ELEMENTS",
+            length.span,
+        )
+        .with_hint(
+            "give the quantifier an upper bound, such as `{1,5}`, or the path the mode TRAIL",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The test of a path mode, if relationships that differ are not enough.
+fn mode_function(mode: PathMode) -> Option<Function> {
+    match mode {
+        PathMode::Walk | PathMode::Trail => None,
+        PathMode::Acyclic => Some(Function::IsAcyclic),
+        PathMode::Simple => Some(Function::IsSimple),
+    }
+}
+
 /// Whether the path in `slot` is one of a mode.
-fn mode_condition(mode: PathMode, slot: SlotId) -> BoundExpr {
-    let function = match mode {
-        PathMode::Acyclic => Function::IsAcyclic,
-        PathMode::Simple => Function::IsSimple,
-    };
+fn mode_condition(function: Function, slot: SlotId) -> BoundExpr {
     BoundExpr::Call {
         function,
         arguments: vec![BoundExpr::Slot(slot)],
@@ -448,13 +520,9 @@ fn relationship_slot<'a>(
         }
         return Ok((binder.declare(&variable.name, kind), false));
     };
-    let clause = binder.clause_count;
     let in_clause = |slot: SlotId| {
-        pattern
-            .graph
-            .relationships
-            .iter()
-            .any(|one| one.clause == clause && one.slot == slot)
+        let mut relationships = pattern.graph.relationships.iter();
+        relationships.any(|one| one.slot == slot)
     };
     if matches!(known.expr, BoundExpr::Slot(slot) if in_clause(slot)) {
         return Err(PlanError::syntax(

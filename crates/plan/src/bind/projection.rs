@@ -55,17 +55,20 @@ impl<'a> Binder<'a> {
             order_by: &projection.order_by,
             predicate,
         };
-        let (keys, filter) = if projection
+        let is_grouped = projection
             .items
             .iter()
-            .any(|item| has_aggregate(&item.expr))
-        {
+            .any(|item| has_aggregate(&item.expr));
+        let (keys, filter) = if is_grouped {
             bind_grouped(self, projection, &mut projected, tail, steps)?
         } else {
             bind_plain(self, projection, &mut projected, steps)?;
             bind_tail(self, projection, &projected, tail)?
         };
         self.aggregating = Aggregating::Forbidden("here");
+        if is_grouped || projection.distinct {
+            self.frame().csv_origin = None;
+        }
         if projection.distinct {
             steps.push(LogicalStep::Distinct(
                 projected.columns.iter().map(|column| column.slot).collect(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::expr::{BoundExpr, LocalId, SlotId, StaticType};
+use crate::logical::CsvOrigin;
 
 /// What a name refers to.
 #[derive(Clone, Debug)]
@@ -77,6 +78,8 @@ pub(crate) struct Frame {
     pub arguments: Vec<(SlotId, BoundExpr)>,
     /// Variables of comprehensions around the expression being bound.
     pub locals: Vec<(Arc<str>, LocalId, StaticType)>,
+    /// What `linenumber()` and `file()` are: of the last `LOAD CSV` whose rows have not been combined since.
+    pub csv_origin: Option<CsvOrigin>,
 }
 
 impl Frame {
@@ -87,6 +90,7 @@ impl Frame {
             imports: Scope::default(),
             arguments: Vec::new(),
             locals: Vec::new(),
+            csv_origin: None,
         }
     }
 }

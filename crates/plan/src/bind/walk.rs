@@ -142,16 +142,37 @@ impl<'a> Binder<'a> {
         Ok(group.link)
     }
 
-    /// A quantified path between two nodes, as a relationship of the graph.
+    /// Declares the variable of a relationship of several steps as that of a group of one step.
+    pub(super) fn declare_repeated(
+        &mut self,
+        relationship: &'a ast::RelationshipPattern,
+        new_names: NewNames,
+    ) -> Result<Group<'a>> {
+        let link = selected_step(self, relationship, new_names)?;
+        let local = link.steps[0].relationship.local;
+        let name = relationship.variable.as_ref();
+        let name = name.map(|name| (name.name.clone(), local, StaticType::Relationship));
+        Ok(Group {
+            names: name.into_iter().collect(),
+            nodes: Vec::new(),
+            relationships: vec![(1, relationship)],
+            predicate: None,
+            link,
+        })
+    }
+
+    /// A quantified path between two nodes, as a relationship of the graph. With `repeats`, relationships may repeat.
     pub(super) fn push_group(
         &mut self,
         group: &Group<'a>,
         (from, to): (SlotId, SlotId),
+        repeats: bool,
         graph: &mut QueryGraph,
     ) -> usize {
         let walk = Walk {
             links: vec![group.link.clone()],
             junctions: Vec::new(),
+            repeats,
         };
         let types = walk.types();
         push_walk(
@@ -205,6 +226,7 @@ impl<'a> Binder<'a> {
             walk: Walk {
                 links: Vec::new(),
                 junctions: Vec::new(),
+                repeats: false,
             },
             selector,
             path: slot,
@@ -261,7 +283,11 @@ impl<'a> Binder<'a> {
         if let Some(predicate) = &selected.path.predicate {
             terms.push(self.bind_condition(predicate)?);
         }
-        let mut walk = Walk { links, junctions };
+        let mut walk = Walk {
+            links,
+            junctions,
+            repeats: false,
+        };
         let mut all = Vec::new();
         terms.into_iter().for_each(|term| conjuncts(term, &mut all));
         let bound: Vec<SlotId> = walk.slots().collect();

@@ -166,6 +166,18 @@ pub(super) fn details(p: &ExprPrinter<'_>, op: &Op) -> String {
         Op::Sort { keys, .. } => sort_keys(p, keys),
         Op::Top { keys, limit, .. } => top(p, keys, limit),
         Op::Skip { count, .. } | Op::Limit { count, .. } => p.expr(count),
+        Op::Unwind {
+            list,
+            element,
+            position: Some((position, first)),
+            ..
+        } => format!(
+            "{} IN {} WITH {} {}",
+            p.slot(*element),
+            p.expr(list),
+            if *first == 0 { "OFFSET" } else { "ORDINALITY" },
+            p.slot(*position)
+        ),
         Op::Unwind { list, element, .. } | Op::ForEach { list, element, .. } => {
             format!("{} IN {}", p.slot(*element), p.expr(list))
         }

@@ -260,9 +260,15 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
             keys.chain(aggregate.aggregates.iter().map(|(slot, _)| *slot))
                 .collect()
         }
-        Op::Unwind { element, .. } => vec![*element],
+        Op::Unwind {
+            element, position, ..
+        } => std::iter::once(*element)
+            .chain(position.map(|(slot, _)| slot))
+            .collect(),
         Op::ProcedureCall(call) => call.yields.iter().map(|(_, slot)| *slot).collect(),
-        Op::LoadCsv { row, .. } => vec![*row],
+        Op::LoadCsv {
+            row, line, file, ..
+        } => vec![*row, *line, *file],
         Op::Create { pattern, .. } => pattern.slots().collect(),
         Op::Merge(merge) => merge.create.slots().collect(),
         Op::Show { slots, .. } => slots.clone(),

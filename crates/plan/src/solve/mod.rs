@@ -28,7 +28,7 @@ use crate::arena::Arena;
 use crate::catalog::PlannerCatalog;
 use crate::error::{PlanError, PlanErrorKind};
 use crate::expr::{AggregateCall, Arithmetic, BoundExpr, SlotId};
-use crate::logical::{BatchStep, LogicalQuery, LogicalStep, MergeStep, QueryGraph};
+use crate::logical::{BatchStep, CsvOrigin, LogicalQuery, LogicalStep, MergeStep, QueryGraph};
 use crate::physical::{
     self, BatchApply, MatchOrCreate, Op, OpId, ProcedureCall, SortKey, constant_count,
 };
@@ -428,13 +428,19 @@ fn plan_step(planner: &mut Planner<'_>, flow: &mut Flow, step: LogicalStep) -> R
             let rows = rows.min(constant_count(&count).unwrap_or(100.0));
             planner.push(flow, |input| Op::Limit { input, count }, rows);
         }
-        LogicalStep::Unwind { list, element } => {
+        LogicalStep::Unwind {
+            list,
+            element,
+            position,
+        } => {
             let rows = rows * cost::list_length(&list);
             flow.bound.insert(element);
+            flow.bound.extend(position.map(|(slot, _)| slot));
             let unwind = |input| Op::Unwind {
                 input,
                 list,
                 element,
+                position,
             };
             planner.push(flow, unwind, rows);
         }
@@ -443,14 +449,17 @@ fn plan_step(planner: &mut Planner<'_>, flow: &mut Flow, step: LogicalStep) -> R
             headers,
             field_terminator,
             row,
+            origin: CsvOrigin { line, file },
         } => {
-            flow.bound.insert(row);
+            flow.bound.extend([row, line, file]);
             let load = |input| Op::LoadCsv {
                 input,
                 url,
                 headers,
                 field_terminator,
                 row,
+                line,
+                file,
             };
             planner.push(flow, load, rows * 1_000.0);
         }
@@ -509,8 +518,7 @@ fn required_match(planner: &mut Planner<'_>, flow: &mut Flow, graph: QueryGraph)
             "a pattern has more than {MAX_PATTERN} nodes and relationships"
         )));
     }
-    planner.pattern(flow, graph);
-    Ok(())
+    planner.pattern(flow, graph)
 }
 
 fn project(planner: &mut Planner<'_>, flow: &mut Flow, mut columns: Vec<(SlotId, BoundExpr)>) {

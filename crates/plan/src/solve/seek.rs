@@ -15,7 +15,7 @@ use crate::arena::Arena;
 use crate::catalog::{IndexInfo, ValueFacts};
 use crate::expr::{BoundExpr, Comparison, LabelRef, PropRef, SlotId, StringTest, TypeRef};
 use crate::function::Function;
-use crate::logical::PatternRelationship;
+use crate::logical::{HintKind, PatternRelationship};
 use crate::physical::{Direction, IndexRange, NodeIndexSeek, Op, OpId, SeekBound, SeekKeys};
 use crate::schema::PropertyPath;
 
@@ -82,6 +82,32 @@ impl Access {
             AccessKind::Union(_) => unreachable!("a union is emitted part by part"),
             AccessKind::Label { label } => Op::LabelScan { input, node, label },
             AccessKind::All => Op::AllNodesScan { input, node },
+        }
+    }
+
+    /// Whether it is what a hint asks for.
+    pub fn follows(&self, hint: &HintKind) -> bool {
+        match (&self.kind, hint) {
+            (
+                AccessKind::Index { label, seek },
+                HintKind::NodeIndex {
+                    label: wanted,
+                    index: Some(index),
+                    ..
+                },
+            ) => label == wanted && seek.index == *index,
+            (
+                AccessKind::Key { label, .. },
+                HintKind::NodeIndex {
+                    label: wanted,
+                    index: None,
+                    ..
+                },
+            )
+            | (AccessKind::Label { label }, HintKind::LabelScan { label: wanted, .. }) => {
+                label == wanted
+            }
+            _ => false,
         }
     }
 
@@ -288,6 +314,21 @@ pub(crate) fn best_access(
     best
 }
 
+/// The access path that a hint asks for; none if no predicate allows it when the slots in `bound` are known.
+pub(crate) fn hinted_access(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    facts: &Facts<'_>,
+    node: SlotId,
+    bound: &FxHashSet<SlotId>,
+    hint: &HintKind,
+) -> Option<Access> {
+    single_accesses(costs, arena, facts, node, bound)
+        .into_iter()
+        .filter(|access| access.follows(hint))
+        .min_by(|a, b| a.rows.total_cmp(&b.rows))
+}
+
 /// The nodes of each term of a disjunction; none if a term has no access path that is better than a scan of all nodes.
 fn union_access(
     costs: &Costs<'_>,
@@ -339,6 +380,7 @@ pub(crate) fn best_rel_access(
     facts: &Facts<'_>,
     relationship: &PatternRelationship,
     bound: &FxHashSet<SlotId>,
+    hint: Option<&HintKind>,
 ) -> RelAccess {
     let directions = match relationship.direction {
         Direction::Both => 2.0,
@@ -350,12 +392,23 @@ pub(crate) fn best_rel_access(
         rows: costs.relationships(&relationship.types, arena) * directions,
         covers: Vec::new(),
     };
-    if arena.plain || relationship.types.is_empty() || facts.about.is_empty() {
+    if arena.plain
+        || relationship.types.is_empty()
+        || facts.about.is_empty()
+        || matches!(hint, Some(HintKind::TypeScan { .. }))
+    {
         return best;
     }
-    let seeks = |facts: &Facts<'_>| rel_seeks(costs, arena, facts, relationship, bound);
+    let index = match hint {
+        Some(HintKind::RelationshipIndex { index, .. }) => Some(*index),
+        _ => None,
+    };
+    let seeks = |facts: &Facts<'_>| rel_seeks(costs, arena, facts, relationship, bound, index);
     if let Some(mut access) = seeks(facts) {
         access.rows *= directions;
+        if hint.is_some() {
+            return access;
+        }
         // Of a type without relationships, too: a plan is kept while they come.
         if access.rows < best.rows.max(1.0) * directions {
             best = access;
@@ -403,6 +456,7 @@ fn rel_seeks(
     facts: &Facts<'_>,
     relationship: &PatternRelationship,
     bound: &FxHashSet<SlotId>,
+    hinted: Option<IndexId>,
 ) -> Option<RelAccess> {
     let tests = sargable(facts, relationship.slot, bound);
     let mut found = RelAccess {
@@ -419,6 +473,7 @@ fn rel_seeks(
         let accesses = index_accesses(costs, arena, IndexedScope::Type(of_type), count, &tests);
         let cheapest = accesses
             .into_iter()
+            .filter(|(seek, ..)| hinted.is_none_or(|hinted| seek.index == hinted))
             .min_by(|(_, a, _), (_, b, _)| a.total_cmp(b));
         let (seek, rows, covers) = cheapest?;
         found.rows += rows;
@@ -439,23 +494,36 @@ fn single_access(
     node: SlotId,
     bound: &FxHashSet<SlotId>,
 ) -> Access {
-    let tests = if arena.plain {
-        Vec::new()
-    } else {
-        sargable(facts, node, bound)
-    };
     let mut best = Access {
         kind: AccessKind::All,
         rows: costs.nodes(None, arena),
         covers: Vec::new(),
     };
-    let mut consider = |access: Access| {
+    for access in single_accesses(costs, arena, facts, node, bound) {
         if access.rows < best.rows
             || (access.rows == best.rows && access.covers.len() > best.covers.len())
         {
             best = access;
         }
+    }
+    best
+}
+
+/// The access paths that are neither a union nor a scan of all nodes.
+fn single_accesses(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    facts: &Facts<'_>,
+    node: SlotId,
+    bound: &FxHashSet<SlotId>,
+) -> Vec<Access> {
+    let tests = if arena.plain {
+        Vec::new()
+    } else {
+        sargable(facts, node, bound)
     };
+    let mut found = Vec::new();
+    let mut consider = |access: Access| found.push(access);
     for test in tests.iter().filter(|test| test.subject == Subject::Id) {
         if let Some((ids, rows)) = keys_of(&test.test) {
             consider(Access {
@@ -506,7 +574,7 @@ fn single_access(
             });
         }
     }
-    best
+    found
 }
 
 fn is_key(path: &[PropRef], arena: &Arena) -> bool {

@@ -83,12 +83,28 @@ impl Guesses {
         };
         match tokio::time::timeout(TURN_TIME, lock.lock_owned()).await {
             Ok(held) => turn.held = Some(held),
-            Err(_) => {
-                return Err(ServerError::TooMany {
-                    message: "too many logins at once from this address: retry later".into(),
-                    retry_after_s: 5,
-                });
-            }
+            Err(_) => return Err(too_many_at_once()),
+        }
+        self.check(source)?;
+        Ok(turn)
+    }
+
+    /// Like [`Guesses::turn`], on a thread that must not wait for others.
+    pub fn turn_now(&self, source: IpAddr) -> Result<LoginTurn<'_>> {
+        let net = net_of(source);
+        let lock = {
+            let mut turns = self.turns.lock();
+            turns.entry(net).or_default().clone()
+        };
+        let held = lock.clone().try_lock_owned();
+        let turn = LoginTurn {
+            guesses: self,
+            source: net,
+            lock,
+            held: held.ok(),
+        };
+        if turn.held.is_none() {
+            return Err(too_many_at_once());
         }
         self.check(source)?;
         Ok(turn)
@@ -151,6 +167,13 @@ impl Guesses {
             *known = fresh();
         }
         work(known)
+    }
+}
+
+fn too_many_at_once() -> ServerError {
+    ServerError::TooMany {
+        message: "too many logins at once from this address: retry later".into(),
+        retry_after_s: 5,
     }
 }
 

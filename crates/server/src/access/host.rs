@@ -1,8 +1,9 @@
 //! What statements may ask about the server: its databases, users and settings, as the client may see them.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, OnceLock},
+    time::Instant,
 };
 
 use isomer_db::{
@@ -12,8 +13,12 @@ use isomer_db::{
 
 use parking_lot::Mutex;
 
-use super::{Databases, Principal, Rights, Role, System, password};
-use crate::{ServerError, config::ShownSetting};
+use super::{Databases, Guesses, Principal, Rights, Role, System, password};
+use crate::{
+    ServerError,
+    audit::{Audit, Event},
+    config::ShownSetting,
+};
 
 /// The name that Neo4j gives to its default database: an alias here.
 pub(crate) const NEO4J: &str = "neo4j";
@@ -28,6 +33,8 @@ pub(crate) struct ServerFacts {
     /// Default database of clients.
     pub home: Option<Arc<str>>,
     pub bolt_address: Arc<OnceLock<SocketAddr>>,
+    pub guesses: Arc<Guesses>,
+    pub audit: Arc<Audit>,
 }
 
 impl ServerFacts {
@@ -61,6 +68,7 @@ impl ServerFacts {
 pub(super) struct StatementHost {
     facts: Arc<ServerFacts>,
     principal: Arc<Principal>,
+    from: IpAddr,
     database: Arc<str>,
     metadata: Arc<Mutex<Map>>,
 }
@@ -68,13 +76,14 @@ pub(super) struct StatementHost {
 impl StatementHost {
     pub fn new(
         facts: Arc<ServerFacts>,
-        principal: Arc<Principal>,
+        (principal, from): (Arc<Principal>, IpAddr),
         database: Arc<str>,
         metadata: Arc<Mutex<Map>>,
     ) -> Self {
         Self {
             facts,
             principal,
+            from,
             database,
             metadata,
         }
@@ -186,12 +195,33 @@ impl StatementHost {
         self.facts.databases.remove(name)
     }
 
+    fn system(&self) -> crate::Result<&Arc<System>> {
+        let none = "this server has no users: start it with its own folder";
+        let system = self.facts.system.as_ref();
+        system.ok_or_else(|| ServerError::Invalid(none.into()))
+    }
+
+    /// Changes the client's own password. Wrong current passwords count as failed logins.
+    fn change_own_password(&self, current: &str, password: &str) -> crate::Result<()> {
+        let system = self.system()?;
+        let turn = self.facts.guesses.turn_now(self.from)?;
+        let name = &*self.principal.name;
+        if !system.knows_password(name, current) {
+            turn.failed();
+            return Err(ServerError::Denied(format!(
+                "the password after FROM is not the current password of `{name}`"
+            )));
+        }
+        if current == password {
+            return Err(ServerError::Invalid(
+                "the new password is the current one: choose another".into(),
+            ));
+        }
+        system.set_password(name, password, false)
+    }
+
     fn run(&self, command: Administration) -> crate::Result<()> {
-        let system = || {
-            let none = "this server has no users: start it with its own folder";
-            let system = self.facts.system.as_ref();
-            system.ok_or_else(|| ServerError::Invalid(none.into()))
-        };
+        let system = || self.system();
         let databases = &self.facts.databases;
         match command {
             Administration::CreateUser {
@@ -316,6 +346,34 @@ impl Host for StatementHost {
         self.require_admin("this statement")?;
         self.run(command).map_err(|error| HostError {
             denied: false,
+            message: error.to_string(),
+        })
+    }
+
+    fn change_password(&self, current: &str, password: &str) -> Result<(), HostError> {
+        let began = Instant::now();
+        let changed = self.change_own_password(current, password);
+        let error = changed.as_ref().err();
+        // The statement itself is one that every user may run, and would not be recorded.
+        self.facts.audit.record(&Event {
+            user: Some(&self.principal.name),
+            token: self.principal.token.as_deref(),
+            from: self.from,
+            action: "ALTER CURRENT USER",
+            database: Some(&self.database),
+            target: Some(&self.principal.name),
+            class: Role::Admin.class().name(),
+            status: match &changed {
+                Ok(()) => 200,
+                Err(ServerError::Denied(_)) => 403,
+                Err(ServerError::TooMany { .. }) => 429,
+                Err(_) => 400,
+            },
+            error: error.map(ServerError::kind),
+            took_ms: began.elapsed().as_secs_f64() * 1e3,
+        });
+        changed.map_err(|error| HostError {
+            denied: matches!(error, ServerError::Denied(_) | ServerError::TooMany { .. }),
             message: error.to_string(),
         })
     }

@@ -3,9 +3,9 @@
 use std::{collections::VecDeque, net::IpAddr, path::Path, sync::Arc};
 
 use isomer_db::{
-    Backup, BucketOptions, Database, FileReader, FileWriter, Limits, Map, Query, QueryOptions,
-    QueryResult, ReadTransaction, RestoreTask, Restored, Row, RowCursor, RowStream, StatementClass,
-    WriteTransaction,
+    Backup, BucketOptions, Counters, Database, ErrorKind, FileReader, FileWriter, Limits, Map,
+    Query, QueryOptions, QueryResult, ReadTransaction, RestoreTask, Restored, Row, RowCursor,
+    RowStream, StatementClass, WriteTransaction,
     internals::{
         DatabaseInternals as _, QueryOptionsInternals as _,
         bulk::{
@@ -384,6 +384,27 @@ impl DatabaseAccess {
         }
     }
 
+    /// The same access, outside of a transaction.
+    pub(crate) fn outside(self) -> Self {
+        Self { open: None, ..self }
+    }
+
+    /// Repeats `attempt` while it loses races, with pauses, as single statements are repeated.
+    pub(crate) fn repeat<T>(self, mut attempt: impl FnMut(Self) -> (Self, Result<T>)) -> Result<T> {
+        let db = self.db.clone();
+        let mut access = Some(self);
+        let outcome = db.retrying(|| {
+            let own = access.take().expect("each attempt returns the access");
+            let (own, outcome) = attempt(own);
+            access = Some(own);
+            match outcome {
+                Err(ServerError::Database(lost)) if lost.kind() == ErrorKind::Retry => Err(lost),
+                outcome => Ok(outcome),
+            }
+        });
+        outcome?
+    }
+
     /// Fails for a statement that would write in the database of administration.
     pub(crate) fn check_administration(&self, text: &str) -> Result<()> {
         if !self.is_administration() {
@@ -426,7 +447,7 @@ impl DatabaseAccess {
         let session = &self.session;
         let host = StatementHost::new(
             session.facts.clone(),
-            session.principal.clone(),
+            (session.principal.clone(), session.from),
             self.name.clone(),
             self.metadata.clone(),
         );
@@ -591,6 +612,27 @@ impl DatabaseAccess {
             }
             Ok((false, rows))
         })?)
+    }
+
+    /// Runs a writing statement in a transaction of its own and commits it; retries on conflicts. None, without a
+    /// commit, if its counters are not `expected`.
+    pub(crate) fn run_again(
+        &self,
+        text: &str,
+        parameters: &Map,
+        options: &QueryOptions,
+        expected: &Counters,
+    ) -> Result<Option<u64>> {
+        let attempt = || {
+            let tx = self.db.begin_with(Mode::Write)?;
+            let result = tx.query(Query::new(text).params(parameters).options(options))?;
+            if result.counters() != expected {
+                return Ok(None);
+            }
+            drop(result);
+            tx.commit().map(Some)
+        };
+        Ok(self.db.retrying(attempt)?)
     }
 
     /// The last committed version.

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{ErrorKind, Map, StatementClass, Value};
+use isomer_db::{Counters, ErrorKind, Map, StatementClass, Value};
 
 use super::{
     failure::Failure,
@@ -105,6 +105,17 @@ struct ExplicitTransaction {
     /// Open results, by number.
     results: Vec<(u64, Statement)>,
     next: u64,
+    /// What the server runs again if the commit loses a race; see [`Replay`].
+    replay: Option<Replay>,
+}
+
+/// The only statement of a transaction so far, if its client knows nothing of it but its counters: it has no columns.
+/// Then the transaction can run again on the server, and the client needs no retry over the network.
+struct Replay {
+    text: String,
+    parameters: Map,
+    /// What the client was told, or will be.
+    counters: Counters,
 }
 
 /// A `PULL` or `DISCARD` in progress.

@@ -33,3 +33,5 @@ pub(crate) use failure::Failure;
 pub(crate) use machine::bookmark;
 pub use message::{MESSAGES, MessageNeeds, MessageType};
 pub(crate) use summary::all_notifications as notifications;
+#[cfg(any(test, fuzzing))]
+pub use websocket::fuzzed as fuzzed_websocket;

@@ -450,6 +450,104 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebSocket<S> {
     }
 }
 
+// ---- fuzzing --------------------------------------------------------------------------------------------------------
+
+/// For fuzzing: any bytes after an upgrade. The data that is given out and the frames that are sent do not depend on how
+/// the bytes arrive, and are those of a parser that has all of them at once.
+#[cfg(any(test, fuzzing))]
+pub fn fuzzed(bytes: &[u8]) {
+    let expected = of_whole(bytes);
+    for step in [1, 7, bytes.len().max(1)] {
+        let found = run(exchange(bytes, step));
+        assert!(found == expected, "in parts of {step}: {bytes:?}");
+    }
+}
+
+/// The data in `bytes`, and the frames that answer them.
+#[cfg(any(test, fuzzing))]
+fn of_whole(bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (mut data, mut sent) = (Vec::new(), Vec::new());
+    let (mut rest, mut is_within) = (bytes, false);
+    let close = |sent: &mut Vec<u8>, status: u16| {
+        write_frame(sent, CLOSE, &status.to_be_bytes());
+    };
+    loop {
+        let (head, size) = match Head::read(rest) {
+            Ok(Some(read)) => read,
+            Ok(None) => break,
+            Err(status) => {
+                close(&mut sent, status);
+                break;
+            }
+        };
+        let is_control = head.opcode & 0x8 != 0;
+        if !is_control && is_within != (head.opcode == CONTINUATION) {
+            close(&mut sent, PROTOCOL_ERROR);
+            break;
+        }
+        let there = rest.len() - size;
+        let length = usize::try_from(head.length).map_or(there, |length| length.min(there));
+        let is_whole = length as u64 == head.length;
+        if is_control && !is_whole {
+            break;
+        }
+        let masks = head.mask.iter().cycle();
+        let content = rest[size..size + length].iter().zip(masks);
+        let content: Vec<u8> = content.map(|(byte, mask)| byte ^ mask).collect();
+        rest = &rest[size + length..];
+        match head.opcode {
+            PING => write_frame(&mut sent, PONG, &content),
+            CLOSE => {
+                close(&mut sent, NORMAL);
+                break;
+            }
+            PONG => {}
+            _ => {
+                is_within = !head.is_last;
+                data.extend(content);
+            }
+        }
+        if !is_whole {
+            break;
+        }
+    }
+    (data, sent)
+}
+
+/// What is read of `bytes`, which arrive in parts of `step`, and what is sent.
+#[cfg(any(test, fuzzing))]
+async fn exchange(bytes: &[u8], step: usize) -> (Vec<u8>, Vec<u8>) {
+    let (client, server) = tokio::io::duplex(1 << 20);
+    let mut socket = WebSocket::new(server, &[]);
+    let (mut reading, mut writing) = tokio::io::split(client);
+    let parts: Vec<Vec<u8>> = bytes.chunks(step).map(<[u8]>::to_vec).collect();
+    let sending = async move {
+        for part in parts {
+            // The server may have closed the connection after an invalid frame.
+            if writing.write_all(&part).await.is_err() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        writing.shutdown().await.expect("ended");
+    };
+    let mut read = Vec::new();
+    let receiving = async {
+        socket.read_to_end(&mut read).await.expect("read");
+        drop(socket);
+    };
+    tokio::join!(sending, receiving);
+    let mut sent = Vec::new();
+    reading.read_to_end(&mut sent).await.expect("read");
+    (read, sent)
+}
+
+#[cfg(any(test, fuzzing))]
+fn run<F: Future>(future: F) -> F::Output {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.build().expect("a runtime").block_on(future)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -467,38 +565,6 @@ mod tests {
         }
         frame.splice(at..at, mask);
         frame
-    }
-
-    /// What is read of `bytes`, which arrive in parts of `step`, and what is sent.
-    async fn exchange(bytes: &[u8], step: usize) -> (Vec<u8>, Vec<u8>) {
-        let (client, server) = tokio::io::duplex(1 << 20);
-        let mut socket = WebSocket::new(server, &[]);
-        let (mut reading, mut writing) = tokio::io::split(client);
-        let parts: Vec<Vec<u8>> = bytes.chunks(step).map(<[u8]>::to_vec).collect();
-        let sending = async move {
-            for part in parts {
-                // The server may have closed the connection after an invalid frame.
-                if writing.write_all(&part).await.is_err() {
-                    return;
-                }
-                tokio::task::yield_now().await;
-            }
-            writing.shutdown().await.expect("ended");
-        };
-        let mut read = Vec::new();
-        let receiving = async {
-            socket.read_to_end(&mut read).await.expect("read");
-            drop(socket);
-        };
-        tokio::join!(sending, receiving);
-        let mut sent = Vec::new();
-        reading.read_to_end(&mut sent).await.expect("read");
-        (read, sent)
-    }
-
-    fn run<F: Future>(future: F) -> F::Output {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.build().expect("a runtime").block_on(future)
     }
 
     #[test]
@@ -592,6 +658,50 @@ mod tests {
             assert!(joined == data);
             assert_eq!(rest, [0x80 | CLOSE, 2, 0x03, 0xe8]);
         });
+    }
+
+    /// Random frames, valid ones and ones with random bytes in them, and random bytes.
+    #[test]
+    fn any_bytes_are_read_the_same_however_they_arrive() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut below = |most: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % most
+        };
+        for _ in 0..2_000 {
+            let mut bytes = Vec::new();
+            for _ in 0..below(6) {
+                let firsts = [0x82, 0x02, 0x80, 0x00, 0x89, 0x8a, 0x88, 0x81, 0xc2];
+                let first = firsts[below(firsts.len() as u64) as usize];
+                let length = [0, 1, below(126), 126 + below(300)][below(4) as usize];
+                let data: Vec<u8> = (0..length).map(|_| below(256) as u8).collect();
+                bytes.extend(masked(first, &data));
+            }
+            for _ in 0..below(3) {
+                if let Some(at) = bytes.len().checked_sub(1) {
+                    let at = below(at as u64 + 1) as usize;
+                    bytes[at] = below(256) as u8;
+                }
+            }
+            bytes.extend((0..below(20)).map(|_| below(256) as u8));
+            fuzzed(&bytes);
+        }
+    }
+
+    /// The inputs of the fuzz target `websocket`.
+    #[test]
+    fn the_inputs_of_the_fuzz_target_are_read() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/websocket");
+        let inputs = std::fs::read_dir(folder).expect("the corpus");
+        let mut count = 0;
+        for input in inputs {
+            let path = input.expect("an entry").path();
+            fuzzed(&std::fs::read(path).expect("a file"));
+            count += 1;
+        }
+        assert!(count > 0, "there are no inputs");
     }
 
     /// The example of RFC 6455, 1.3.

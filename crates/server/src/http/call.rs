@@ -265,6 +265,11 @@ impl Call {
                 "unsupported content type `{content_type}`: send JSON with `Content-Type: application/json`"
             )));
         }
+        self.json_of_any_type().await
+    }
+
+    /// The body as a JSON value, whatever type it says it has.
+    async fn json_of_any_type(&mut self) -> Result<Value> {
         let bytes = self.bytes().await?;
         if bytes.len() < 64 << 10 {
             return self.parse(&bytes);
@@ -290,26 +295,40 @@ impl Call {
 
     /// The body as a JSON object.
     pub async fn object(&mut self) -> Result<Map> {
-        match self.json().await? {
-            Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
-            other => Err(ServerError::Invalid(format!(
-                "the body must be a JSON object, not a {}",
-                other.type_name()
-            ))),
-        }
+        object_of(self.json().await?)
     }
 
     /// The body as an object with only these fields.
     pub async fn fields(&mut self, known: &[&str]) -> Result<Fields> {
         let map = self.object().await?;
-        if let Some(name) = map.names().find(|name| !known.contains(&&***name)) {
-            return Err(ServerError::Invalid(format!(
-                "unknown field `{name}`: expected {}",
-                known.join(", ")
-            )));
-        }
-        Ok(Fields(map))
+        known_fields(map, known)
     }
+
+    /// Like [`Call::fields`], whatever type the body says it has.
+    pub async fn fields_of_any_type(&mut self, known: &[&str]) -> Result<Fields> {
+        let map = object_of(self.json_of_any_type().await?)?;
+        known_fields(map, known)
+    }
+}
+
+fn object_of(body: Value) -> Result<Map> {
+    match body {
+        Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
+        other => Err(ServerError::Invalid(format!(
+            "the body must be a JSON object, not a {}",
+            other.type_name()
+        ))),
+    }
+}
+
+fn known_fields(map: Map, known: &[&str]) -> Result<Fields> {
+    if let Some(name) = map.names().find(|name| !known.contains(&&***name)) {
+        return Err(ServerError::Invalid(format!(
+            "unknown field `{name}`: expected {}",
+            known.join(", ")
+        )));
+    }
+    Ok(Fields(map))
 }
 
 fn parse(sent: Option<&Sent>, bytes: &[u8]) -> Result<Value> {

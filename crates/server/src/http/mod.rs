@@ -36,6 +36,7 @@ pub mod routes;
 mod rows;
 mod transaction_api;
 mod transfer;
+mod typed_json;
 mod watching;
 
 use std::{net::IpAddr, sync::Arc, time::Instant};

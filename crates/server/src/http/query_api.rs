@@ -3,7 +3,8 @@
 //! The request is `{"statement": …, "parameters": {…}}`, with a name and a password (Basic) or a token (Bearer). The
 //! answer has status 202 and `{"data": {"fields": […], "values": [[…], …]}, "bookmarks": […]}`; an error is
 //! `{"errors": [{"code": …, "message": …}]}`. Values are JSON: nodes and relationships are objects with their element
-//! ids, a path is the list of its nodes and relationships, other types are text.
+//! ids, a path is the list of its nodes and relationships, other types are text. `Accept: application/vnd.neo4j.query`
+//! asks for values with their types (`typed_json`), and with it as `Content-Type` the parameters have types.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,6 +17,7 @@ use super::{
     call::{Call, StopOnDrop, wrong},
     credentials::bearer,
     reply::{self, Reply},
+    typed_json::{self, TYPED_JSON},
 };
 use crate::{
     Result, ServerError,
@@ -80,6 +82,8 @@ struct QueryRequest {
     with_counters: bool,
     reads_only: bool,
     time: Option<Duration>,
+    /// Whether the values of the answer have their types.
+    is_typed: bool,
 }
 
 async fn run(call: &mut Call) -> Result<Reply> {
@@ -138,7 +142,20 @@ fn credentials(call: &Call) -> Result<Map> {
 }
 
 async fn read(call: &mut Call) -> Result<QueryRequest> {
-    let mut fields = call.fields(FIELDS).await?;
+    let is_media_type = |text: &str| {
+        text.split(';').next().is_some_and(|name| {
+            let name = name.trim();
+            let versions = name.strip_prefix(TYPED_JSON);
+            versions.is_some_and(|version| version.is_empty() || version.starts_with(".v"))
+        })
+    };
+    let accepted = call.header(header::ACCEPT)?.unwrap_or_default();
+    let is_typed = accepted.split(',').any(is_media_type);
+    let has_typed_parameters = is_media_type(&call.content_type());
+    let mut fields = match has_typed_parameters {
+        true => call.fields_of_any_type(FIELDS).await?,
+        false => call.fields(FIELDS).await?,
+    };
     if fields.text("impersonatedUser")?.is_some() {
         return Err(ServerError::Denied(
             "impersonating a user is not supported: log in as that user".into(),
@@ -164,10 +181,14 @@ async fn read(call: &mut Call) -> Result<QueryRequest> {
     fields.take("bookmarks");
     Ok(QueryRequest {
         statement: fields.needed_text("statement")?,
-        parameters: fields.map("parameters")?.unwrap_or_default(),
+        parameters: match fields.map("parameters")?.unwrap_or_default() {
+            typed if has_typed_parameters => typed_json::parameters(typed)?,
+            plain => plain,
+        },
         with_counters: fields.switch("includeCounters")?,
         reads_only,
         time,
+        is_typed,
     })
 }
 
@@ -181,7 +202,11 @@ fn answer(access: &DatabaseAccess, asked: &QueryRequest, result: &QueryResult) -
         .collect();
     let rows = result.rows().iter().map(|row| -> Value {
         let values = row.values().iter();
-        values.map(|value| plain(value, database)).collect()
+        let form = match asked.is_typed {
+            true => typed_json::typed,
+            false => plain,
+        };
+        values.map(|value| form(value, database)).collect()
     });
     let data = params! { "fields" => fields, "values" => rows.collect::<Value>() };
     let bookmark = bolt::bookmark(access.name(), access.version()?);
@@ -192,7 +217,11 @@ fn answer(access: &DatabaseAccess, asked: &QueryRequest, result: &QueryResult) -
     if let Some(notifications) = bolt::notifications(result.notices(), &asked.statement) {
         body.insert("notifications", notifications);
     }
-    Reply::value_with(StatusCode::ACCEPTED, &body.into())
+    let reply = Reply::value_with(StatusCode::ACCEPTED, &body.into())?;
+    Ok(match asked.is_typed {
+        true => reply.with_content_type(TYPED_JSON),
+        false => reply,
+    })
 }
 
 /// All counters, under the names of this interface.
@@ -294,7 +323,7 @@ pub(super) fn json_values(map: &Map, database: DatabaseId) -> Map {
     Map::from_iter(plain)
 }
 
-fn json_float(number: f64) -> &'static str {
+pub(super) fn json_float(number: f64) -> &'static str {
     if number.is_nan() {
         "NaN"
     } else if number > 0.0 {
@@ -304,11 +333,11 @@ fn json_float(number: f64) -> &'static str {
     }
 }
 
-fn node_id(id: NodeId, database: DatabaseId) -> Value {
+pub(super) fn node_id(id: NodeId, database: DatabaseId) -> Value {
     element_id(Element::Node, id.0, database)
 }
 
-fn relationship_id(id: RelId, database: DatabaseId) -> Value {
+pub(super) fn relationship_id(id: RelId, database: DatabaseId) -> Value {
     element_id(Element::Relationship, id.0, database)
 }
 
@@ -317,7 +346,7 @@ pub(super) fn element_id(element: Element, number: u64, database: DatabaseId) ->
 }
 
 /// A point as `SRID=4326;POINT (x y)`.
-fn well_known_text(point: &Point) -> String {
+pub(super) fn well_known_text(point: &Point) -> String {
     let Point { crs, x, y, z } = point;
     match crs {
         Crs::Cartesian3d | Crs::Wgs84Height => {

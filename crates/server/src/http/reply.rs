@@ -131,6 +131,14 @@ impl Reply {
         self
     }
 
+    /// Sets the content type of a reply that is not streamed.
+    pub fn with_content_type(mut self, name: &'static str) -> Self {
+        if let Content::Whole(content_type, _) = &mut self.content {
+            *content_type = name;
+        }
+        self
+    }
+
     /// Sets the status.
     pub fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }

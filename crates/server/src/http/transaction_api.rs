@@ -18,7 +18,7 @@
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use axum::http::{StatusCode, header};
-use isomer_db::{CancelHandle, Map, Value, jiff::Timestamp, params};
+use isomer_db::{CancelHandle, ErrorKind, Map, Value, jiff::Timestamp, params};
 use isomer_value::{DatabaseId, Element, Node, Relationship};
 
 use super::{
@@ -205,22 +205,43 @@ struct Work {
 }
 
 impl Work {
+    /// Runs the request; one that begins and commits its transaction runs again if it loses a race, as nothing was sent.
     fn run(self, access: DatabaseAccess) -> Result<Reply> {
-        let is_new = access.open().is_none();
-        let mut access = access;
-        if is_new {
-            let transaction = access.begin(false)?;
-            let (user, name) = (&access.principal().name, access.name());
-            let open = self.core.open.add(user, name, transaction)?;
-            access = access.within(open);
+        if access.open().is_some() || self.then == Then::Stay {
+            return self.attempt(access).1;
         }
+        let outcome = access.repeat(|access| self.attempt(access));
+        outcome.or_else(|error| match error.kind() == ErrorKind::Retry.name() {
+            true => answer(StatusCode::OK, Vec::new(), Some(&error), Map::new()),
+            false => Err(error),
+        })
+    }
+
+    /// Runs the request once. A lost race is an error if it can run again.
+    fn attempt(&self, mut access: DatabaseAccess) -> (DatabaseAccess, Result<Reply>) {
+        let is_new = access.open().is_none();
+        if is_new {
+            let begun = access.begin(false).and_then(|transaction| {
+                let (user, name) = (&access.principal().name, access.name());
+                self.core.open.add(user, name, transaction)
+            });
+            match begun {
+                Ok(open) => access = access.within(open),
+                Err(error) => return (access, Err(error)),
+            }
+        }
+        let reply = self.statements(&mut access, is_new);
+        (access.outside(), reply)
+    }
+
+    fn statements(&self, access: &mut DatabaseAccess, is_new: bool) -> Result<Reply> {
         let Some(open) = access.open().cloned() else {
             return Err(crate::open::no_transaction());
         };
         let mut results = Vec::with_capacity(self.statements.len());
         let mut error = None;
         for statement in &self.statements {
-            match self.run_one(&mut access, statement) {
+            match self.run_one(access, statement) {
                 Ok(result) => results.push(result),
                 Err(failed) => {
                     error = Some(failed);
@@ -241,6 +262,12 @@ impl Work {
         if error.is_some() {
             // A commit that failed has ended the transaction.
             let _ = self.core.open.rollback(&open);
+        }
+        let can_repeat = is_new && self.then == Then::Commit;
+        if can_repeat
+            && let Some(lost) = error.take_if(|error| error.kind() == ErrorKind::Retry.name())
+        {
+            return Err(lost);
         }
         let stays = error.is_none() && self.then == Then::Stay;
         let location = match is_new {

@@ -820,6 +820,55 @@ fn conflicts_are_retried_by_the_server_or_the_driver() {
     assert_eq!(rows, [[Value::Int(101)]]);
 }
 
+/// A transaction of one statement that returned nothing runs again on the server when it loses a race: many clients that
+/// count in one property need no retries over the network.
+#[test]
+fn the_server_runs_transactions_of_one_silent_statement_again() {
+    const CLIENTS: i64 = 40;
+    let server = Server::new();
+    let run = |query: &str| Driver::of(&server, "admin").run(query, none());
+    run("CREATE (:Counter {_key: 1, n: 0})").1.success();
+    let add = "MATCH (c:Counter {_key: 1}) SET c.n = c.n + 1";
+    let drivers: Vec<Driver> = (0..CLIENTS).map(|_| Driver::of(&server, "admin")).collect();
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for mut driver in drivers {
+            scope.spawn(move || {
+                for _ in 0..2 {
+                    driver.ask(BEGIN, &[none().into()]).success();
+                    driver.run(add, none()).1.success();
+                    assert_eq!(driver.ask(COMMIT, &[]).code(), "success");
+                }
+            });
+        }
+    });
+    println!(
+        "80 increments by 40 clients over Bolt: {:?}",
+        began.elapsed()
+    );
+    let counted = |expected: i64| {
+        let rows = run("MATCH (c:Counter) RETURN c.n").0;
+        assert_eq!(rows, [[Value::Int(expected)]]);
+    };
+    counted(2 * CLIENTS);
+    // Not if the client knows more of it: a second statement, other counters.
+    let once = "MATCH (c:Counter {_key: 1}) WHERE c.once IS NULL SET c.once = 1, c.n = c.n + 1";
+    let twice = [add, "MATCH (c:Counter {_key: 1}) SET c.m = 1"];
+    for statements in [&[once][..], &twice] {
+        let mut pair = [Driver::of(&server, "admin"), Driver::of(&server, "admin")];
+        for driver in &mut pair {
+            driver.ask(BEGIN, &[none().into()]).success();
+            for statement in statements {
+                driver.run(statement, none()).1.success();
+            }
+        }
+        pair[0].ask(COMMIT, &[]).success();
+        let lost = pair[1].ask(COMMIT, &[]);
+        assert_eq!(lost.code(), "Neo.TransientError.Transaction.Outdated");
+    }
+    counted(2 * CLIENTS + 2);
+}
+
 /// Results that are not read hold no thread: other clients are served.
 #[test]
 fn slow_readers_do_not_block_other_clients() {

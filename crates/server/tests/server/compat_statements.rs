@@ -283,13 +283,49 @@ fn users_and_databases_are_administered_in_statements() {
     for statement in [
         "DROP DATABASE fresh",
         "USE people DROP DATABASE people",
-        "ALTER CURRENT USER SET PASSWORD FROM 'a' TO 'b'",
         "CREATE USER x SET PASSWORD 'abcabcabc' CHANGE REQUIRED",
     ] {
         let refused = admin.run(statement, named()).1;
         assert_ne!(refused.code(), "success", "{statement}");
         admin.reset();
     }
+}
+
+/// Every user may change the own password, with the current one; guesses count as failed logins.
+#[test]
+fn a_user_changes_the_own_password_in_a_statement() {
+    let server = Server::new();
+    server.user("ada", "{\"people\":\"reader\"}");
+    let old = crate::support::PASSWORD;
+    let new = "another long password";
+    let change =
+        |from: &str, to: &str| format!("ALTER CURRENT USER SET PASSWORD FROM '{from}' TO '{to}'");
+    let on = |name: &str| params! { "db" => name };
+    let mut ada = Driver::of(&server, "ada");
+    for (database, from, to) in [("system", new, old), ("people", "wrong", new)] {
+        let refused = ada.run(&change(from, to), on(database)).1;
+        assert_eq!(refused.code(), "Neo.ClientError.Security.Forbidden");
+        ada.reset();
+    }
+    for to in [old, "short"] {
+        let refused = ada.run(&change(old, to), on("system")).1;
+        assert_ne!(refused.code(), "success", "{to}");
+        ada.reset();
+    }
+    assert_eq!(rows(&mut ada, "people", "RETURN 1"), [[Value::Int(1)]]);
+    rows(&mut ada, "system", &change(old, new));
+    // The connection belongs to the old password, as after a change over HTTP.
+    assert_ne!(ada.run("RETURN 1", on("people")).1.code(), "success");
+    let login = |password: &str| {
+        let body = format!("{{\"user\":\"ada\",\"password\":\"{password}\"}}");
+        server.client("").json("POST", "/v1/login", &body).status
+    };
+    assert_eq!(login(new), 200);
+    assert_eq!(login(old), 401);
+    let parameters = "ALTER CURRENT USER SET PASSWORD FROM $a TO $b";
+    let mut admin = Driver::of(&server, "admin");
+    let refused = admin.run(parameters, on("system")).1;
+    assert_ne!(refused.code(), "success", "the parameters have no values");
 }
 
 /// Every user has access to `system` for reading, by every route: a route that writes or administers is refused.
@@ -468,6 +504,135 @@ fn the_query_api_answers_clients_without_bolt() {
     assert_eq!(ask("ada", "system", used).1["data"]["values"], json!([[1]]));
     let (status, _) = ask("admin", "system", json!({"statement": "CREATE (:A)"}));
     assert_eq!(status, 403);
+}
+
+/// Neo4j's JDBC driver translates SQL on the client: what it sends for the kinds of statements that its documentation
+/// describes. Parameters are numbered, names are quoted or not.
+#[test]
+fn statements_translated_from_sql_are_accepted() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    let parameters = || params! { "1" => "The Matrix", "2" => 1999, "3" => "Keanu" };
+    for statement in [
+        "CREATE (movie:`Movie` {title: $1, released: $2})",
+        "UNWIND [{title: 'A', released: 1}, {title: 'B', released: 2}] AS properties \
+         CREATE (movie:`Movie`) SET movie = properties",
+        "MERGE (person:Person {name: $3}) ON CREATE SET person.born = $2 ON MATCH SET person.seen = true",
+        "MATCH (p:Person), (m:Movie) WHERE p.name = $3 AND m.title = $1 \
+         CREATE (p)-[:ACTED_IN {roles: ['Neo']}]->(m)",
+        "MATCH (movie:Movie) RETURN elementId(movie) AS `v$id`, movie.title AS title, movie.released AS released",
+        "MATCH (m:`Movie`) WHERE m.title = $1 RETURN m.title, m.released",
+        "MATCH (m:Movie) WHERE (m.released >= $2 AND m.title IS NOT NULL) OR m.title =~ '.*trix.*' RETURN m.title",
+        "MATCH (p:Person)-[acted_in:ACTED_IN]->(m:Movie) RETURN p.name AS name, acted_in.roles AS roles, m.title AS title",
+        "MATCH (p:Person) RETURN DISTINCT p.name AS name ORDER BY p.name ASC SKIP 0 LIMIT 10",
+        "MATCH (p:Person)-[:ACTED_IN]->(m:Movie) RETURN p.name, count(*) AS cnt, avg(m.released), stDev(m.released)",
+        "MATCH (m:Movie) WITH m.released AS __with_col_0, count(*) AS __with_col_1 WHERE __with_col_1 > 0 \
+         RETURN __with_col_0, __with_col_1 ORDER BY __with_col_1",
+        "MATCH (m:Movie) RETURN CASE WHEN m.released > 1990 THEN 'new' ELSE coalesce(toUpper(m.title), trim(BOTH ' ' FROM 'x')) END AS c",
+        "MATCH (m:Movie) WHERE NOT (m.title IN ['A', $1]) RETURN percentileCont(m.released, 0.5), left('abc', 2), 1 AS one",
+        "MATCH (m:Movie) WHERE m.title = 'A' SET m.released = $2, m.title = 'C'",
+        "MATCH (m:Movie) WHERE m.title = 'B' DELETE m",
+        "MATCH (m:Movie) DETACH DELETE m",
+        "RETURN 1",
+        "CALL db.labels() YIELD label AS TABLE_NAME RETURN '' AS TABLE_CAT, TABLE_NAME ORDER BY TABLE_NAME",
+    ] {
+        let on = params! { "db" => "people" };
+        let outcome = driver.run_with(statement, parameters(), on).1;
+        assert_eq!(outcome.code(), "success", "{statement}: {outcome:?}");
+    }
+}
+
+/// The Query API with typed JSON: what it answers can be sent as parameters.
+#[test]
+fn the_query_api_has_typed_values() {
+    use serde_json::{Value as Json, json};
+
+    const TYPED: &str = "application/vnd.neo4j.query";
+    let server = Server::new();
+    let pair = format!("admin:{}", crate::support::PASSWORD);
+    let basic = format!("Basic {}", base64_of(pair.as_bytes()));
+    let client = crate::support::Client::at(server.address())
+        .with("authorization", &basic)
+        .with("accept", TYPED);
+    let path = "/db/people/query/v2";
+    let scalars = "RETURN null AS a, true AS b, 7 AS c, 1.5 AS d, 'x' AS e, [1, 'y'] AS f, {k: 0.5} AS g, \
+                   date('2024-01-02') AS h, time('12:00:00+01:00') AS i, localtime('12:00:01') AS j, \
+                   localdatetime('2024-01-02T03:04:05') AS k, datetime('2024-01-02T03:04:05+02:00') AS l, \
+                   datetime('2024-01-02T03:04:05[Europe/Rome]') AS m, duration('P1DT2S') AS n, \
+                   point({x: 1, y: 2.5}) AS o, point({longitude: 1, latitude: 2, height: 3}) AS p, 0.0 / 0.0 AS q";
+    let body = json!({ "statement": scalars });
+    let answer = client.json("POST", path, &body.to_string());
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    assert_eq!(answer.header("content-type"), Some(TYPED));
+    let row = answer.value()["data"]["values"][0].clone();
+    let typed = |kind: &str, value: Json| json!({"$type": kind, "_value": value});
+    let expected = [
+        typed("Null", Json::Null),
+        typed("Boolean", json!(true)),
+        typed("Integer", json!("7")),
+        typed("Float", json!("1.5")),
+        typed("String", json!("x")),
+        typed(
+            "List",
+            json!([typed("Integer", json!("1")), typed("String", json!("y"))]),
+        ),
+        typed("Map", json!({"k": typed("Float", json!("0.5"))})),
+        typed("Date", json!("2024-01-02")),
+        typed("Time", json!("12:00:00+01:00")),
+        typed("LocalTime", json!("12:00:01")),
+        typed("LocalDateTime", json!("2024-01-02T03:04:05")),
+        typed("OffsetDateTime", json!("2024-01-02T03:04:05+02:00")),
+        typed(
+            "ZonedDateTime",
+            json!("2024-01-02T03:04:05+01:00[Europe/Rome]"),
+        ),
+        typed("Duration", json!("P1DT2S")),
+        typed("Point", json!("SRID=7203;POINT (1.0 2.5)")),
+        typed("Point", json!("SRID=4979;POINT Z (1.0 2.0 3.0)")),
+        typed("Float", json!("NaN")),
+    ];
+    for (found, expected) in row.as_array().expect("a row").iter().zip(&expected) {
+        assert_eq!(found, expected);
+    }
+    // Sent back as parameters, they are the same values.
+    let echo = json!({
+        "statement": "RETURN $all AS all",
+        "parameters": {"all": {"$type": "List", "_value": row}},
+    });
+    let typed_client = client.with("content-type", TYPED);
+    let echoed = typed_client.send("POST", path, &[], echo.to_string().as_bytes());
+    assert_eq!(echoed.status, 202, "{}", echoed.text());
+    assert_eq!(
+        echoed.value()["data"]["values"][0][0],
+        typed("List", json!(expected))
+    );
+    let graph = "CREATE p = (:A {n: 1})-[:R {s: 'x'}]->(:B) RETURN p";
+    let answer = client.json("POST", path, &json!({ "statement": graph }).to_string());
+    let made = &answer.value()["data"]["values"][0][0];
+    assert_eq!(made["$type"], "Path");
+    let parts = &made["_value"];
+    assert_eq!(parts[0]["_value"]["_labels"], json!(["A"]));
+    assert_eq!(
+        parts[0]["_value"]["_properties"]["n"],
+        typed("Integer", json!("1"))
+    );
+    assert_eq!(parts[1]["$type"], "Relationship");
+    assert_eq!(parts[1]["_value"]["_type"], "R");
+    assert_eq!(
+        parts[1]["_value"]["_start_node_element_id"],
+        parts[0]["_value"]["_element_id"]
+    );
+    for wrong in [
+        json!(1),
+        json!({"$type": "Integer", "_value": 1}),
+        json!({"$type": "Node", "_value": {}}),
+        json!({"$type": "Point", "_value": "SRID=1;POINT (1 2)"}),
+        json!({"_value": "1"}),
+    ] {
+        let body = json!({"statement": "RETURN $a", "parameters": {"a": wrong}});
+        let refused = typed_client.send("POST", path, &[], body.to_string().as_bytes());
+        assert_eq!(refused.status, 400, "{wrong}: {}", refused.text());
+    }
 }
 
 fn base64_of(bytes: &[u8]) -> String {

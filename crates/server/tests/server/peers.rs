@@ -1,5 +1,7 @@
 //! Another database as a peer of this server: authentication, transports, and what is exchanged.
 
+use std::sync::Arc;
+
 use isomer_db::{
     Database,
     internals::{
@@ -7,7 +9,9 @@ use isomer_db::{
         data::{Access, DataStore},
     },
 };
-use isomer_sync::{ErrorKind, ExchangeReport, Remote, RemoteOptions, Result, exchange};
+use isomer_sync::{
+    ErrorKind, ExchangeReport, FileDownloads, Remote, RemoteOptions, Result, exchange,
+};
 
 use crate::support::Server;
 
@@ -119,6 +123,25 @@ fn a_peer_behind_tls() {
     assert_eq!(keys(&server.people.store().expect("a store")), 0);
     assert_eq!(to("localhost", "own.pem").expect("exchanged").sent, 1);
     assert_eq!(keys(&server.people.store().expect("a store")), 1);
+    // `LOAD CSV` checks certificates in the same way.
+    let loaded = |host: &str, trusted: &str| {
+        let address = format!("https://{host}:{}/", server.address().port());
+        let certificates = Some(path(trusted));
+        let db = Database::builder()
+            .csv_urls([&address], Arc::new(FileDownloads { certificates }))
+            .and_then(|builder| builder.open_in_memory())
+            .expect("a database");
+        let load = format!("LOAD CSV FROM '{address}health' AS row RETURN row[0] AS text");
+        db.query(&load)
+            .map(|rows| rows.rows()[0].values()[0].clone())
+    };
+    for (host, trusted) in [("localhost", "other.pem"), ("127.0.0.1", "own.pem")] {
+        let refused = loaded(host, trusted).expect_err("not trusted");
+        assert!(refused.to_string().contains("certificate"), "{refused}");
+    }
+    // What arrives is JSON, which is no CSV.
+    let read = loaded("localhost", "own.pem").expect_err("a quote in a field");
+    assert!(read.to_string().contains("health, line 1"), "{read}");
     // A peer that connects without TLS is refused.
     let url = format!("http://127.0.0.1:{}/people", server.address().port());
     let refused = with(&url, RemoteOptions::default(), &store).expect_err("no TLS");

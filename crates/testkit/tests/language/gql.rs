@@ -37,8 +37,8 @@ const FEATURES: &[Feature] = &[
     (
         "G003",
         "Explicit REPEATABLE ELEMENTS keyword",
-        Refused,
-        "MATCH REPEATABLE ELEMENTS (a)-[r]->(b) RETURN count(*) AS v",
+        Here("9"),
+        "MATCH REPEATABLE ELEMENTS ()-[]->(), ()-[]->() RETURN count(*) AS v",
     ),
     (
         "G004",
@@ -49,8 +49,8 @@ const FEATURES: &[Feature] = &[
     (
         "G010",
         "Explicit WALK keyword",
-        Refused,
-        "MATCH WALK (a)-[:KNOWS]->{1,2}(b) RETURN count(*) AS v",
+        Here("5"),
+        "MATCH REPEATABLE ELEMENTS WALK ({name: 'a'})-[:KNOWS]->{1,5}() RETURN count(*) AS v",
     ),
     (
         "G011",
@@ -272,8 +272,8 @@ const FEATURES: &[Feature] = &[
     (
         "GQ11",
         "FOR statement: WITH ORDINALITY",
-        Refused,
-        "FOR x IN [1, 2] WITH ORDINALITY i RETURN sum(i) AS v",
+        Here("[1, 2]"),
+        "FOR x IN ['a', 'b'] WITH ORDINALITY i RETURN collect(i) AS v",
     ),
     (
         "GQ12",

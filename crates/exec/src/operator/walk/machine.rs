@@ -284,8 +284,11 @@ impl Machine {
         let link = &walk.links[link_at];
         let mut found = Neighbours::new();
         let direction = self.read(walk, (link_at, step_at), from.node, false, &mut found, cx)?;
-        // A walk repeats no relationship; the steps share their beginnings, so the set is collected on demand.
-        let used = used(entries, at);
+        // The steps share their beginnings, so the set is collected on demand.
+        let used = match walk.repeats {
+            true => FxHashSet::default(),
+            false => used(entries, at),
+        };
         let element = 2 * step_at + 1;
         let mut next = Vec::new();
         for rel in found.rows() {

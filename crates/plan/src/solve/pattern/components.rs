@@ -259,6 +259,14 @@ fn cheapest_start(
             candidates.push(Move::Scan(at, access));
         }
     }
+    let starts_as_hinted = |start: &Move| match start {
+        Move::Find(at, _) => problem.is_hinted(problem.graph.nodes[*at]),
+        Move::Scan(at, _) => problem.is_hinted(problem.graph.relationships[*at].slot),
+        _ => false,
+    };
+    if !problem.hinted.is_empty() && candidates.iter().any(starts_as_hinted) {
+        candidates.retain(starts_as_hinted);
+    }
     if candidates.is_empty() {
         let node = progress.node_open.iter().position(|open| *open)?;
         candidates.push(Move::Find(

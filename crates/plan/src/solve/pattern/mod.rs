@@ -9,16 +9,17 @@
 
 mod components;
 mod emit;
+mod hints;
 mod order;
 mod search;
 mod tree;
 
 use crate::expr::{BoundExpr, LabelRef, SlotId};
-use crate::logical::QueryGraph;
+use crate::logical::{HintKind, QueryGraph};
 use crate::physical::Op;
 use crate::solve::cost::cheapest_first;
 use crate::solve::seek::{Access, RelAccess};
-use crate::solve::{Flow, Planner};
+use crate::solve::{Flow, Planner, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// One step towards the whole pattern.
@@ -61,6 +62,8 @@ struct Problem {
     path_slots: Vec<Vec<SlotId>>,
     /// The index of each node in the graph.
     positions: FxHashMap<SlotId, usize>,
+    /// The hints for nodes and relationships.
+    hinted: FxHashMap<SlotId, HintKind>,
     /// Slots that a shortest path's conditions read in addition to its ends.
     condition_slots: Vec<Vec<SlotId>>,
 }
@@ -116,7 +119,21 @@ impl Problem {
             .enumerate()
             .map(|(at, node)| (*node, at))
             .collect();
+        let hinted = graph
+            .hints
+            .iter()
+            .filter_map(|hint| match &hint.kind {
+                HintKind::NodeIndex { node: slot, .. }
+                | HintKind::LabelScan { node: slot, .. }
+                | HintKind::RelationshipIndex {
+                    relationship: slot, ..
+                }
+                | HintKind::TypeScan { relationship: slot } => Some((*slot, hint.kind.clone())),
+                HintKind::Join(_) => None,
+            })
+            .collect();
         Self {
+            hinted,
             positions,
             graph,
             predicate_slots,
@@ -133,6 +150,11 @@ impl Problem {
 
     fn labels(&self, node: SlotId) -> &[LabelRef] {
         self.labels.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a hint says how this node or relationship is found, other than from its neighbours.
+    fn is_hinted(&self, slot: SlotId) -> bool {
+        !self.hinted.is_empty() && self.hinted.contains_key(&slot)
     }
 
     fn start(&self, bound: &FxHashSet<SlotId>, rows: f64) -> Progress {
@@ -155,8 +177,13 @@ impl Problem {
 
 impl Planner<'_> {
     /// Solves a pattern on top of `flow`.
-    pub(in crate::solve) fn pattern(&mut self, flow: &mut Flow, graph: QueryGraph) {
+    ///
+    /// # Errors
+    ///
+    /// A hint that the plan does not follow.
+    pub(in crate::solve) fn pattern(&mut self, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
         let problem = Problem::new(graph);
+        let first = self.arena.operators.len();
         // Estimates of a property depend on the labels of its node, wherever in the statement it is read.
         for (node, labels) in &problem.labels {
             self.costs.note_labels(*node, labels);
@@ -190,6 +217,7 @@ impl Planner<'_> {
             !progress.predicate_open.contains(&true),
             "every predicate is tested"
         );
+        hints::check(&problem.graph.hints, &self.arena.operators[first..])
     }
 
     /// Emits the paths and filters that can be evaluated now.

@@ -11,9 +11,10 @@
 
 use rustc_hash::FxHashSet;
 
+use super::hints::UNFULFILLED;
 use super::{Problem, Progress};
 use crate::expr::{BoundExpr, LabelRef, SlotId};
-use crate::logical::{Length, PatternRelationship};
+use crate::logical::{HintKind, Length, PatternRelationship};
 use crate::physical::Direction;
 use crate::solve::Planner;
 use crate::solve::seek::{Access, AccessKind};
@@ -125,6 +126,8 @@ struct Edge {
     walk: bool,
     /// Predicates on it alone.
     tests: f64,
+    /// Whether a hint asks to find it with both its ends.
+    hinted: bool,
 }
 
 impl Edge {
@@ -143,6 +146,8 @@ struct Node {
     tests: f64,
     /// Whether a lookup finds almost nothing, directly.
     quick: bool,
+    /// Whether a hint asks for this access.
+    hinted: bool,
 }
 
 impl Planner<'_> {
@@ -321,7 +326,9 @@ fn order_of(
     let crossing = crossing(planner, problem, progress, &component, &edges, base);
     // A sub-plan runs once per outer row, and would build the hash table of a join each time.
     let joins = planner.context.is_empty();
+    let joined_on = joined_on(problem, &component);
     Search {
+        joined_on,
         nodes,
         edges,
         crossing,
@@ -366,7 +373,10 @@ fn node_facts(
         }
     }
     let quick = access.is_seek() && access.rows <= 2.0;
+    let hint = problem.hinted.get(&node);
+    let hinted = hint.is_some_and(|hint| access.follows(hint));
     Node {
+        hinted,
         access,
         rows,
         tests,
@@ -459,6 +469,7 @@ fn edge_facts(
         found,
         walk,
         tests,
+        hinted: problem.is_hinted(one.slot),
     }
 }
 
@@ -515,6 +526,23 @@ fn crossing(
     found
 }
 
+/// The join hints whose nodes all belong to the component.
+fn joined_on(problem: &Problem, component: &Component) -> Vec<u32> {
+    let bit = |slot: &SlotId| {
+        let node = problem.positions.get(slot)?;
+        let at = component.nodes.iter().position(|own| own == node)?;
+        Some(1 << at)
+    };
+    let hints = problem.graph.hints.iter();
+    let nodes = hints.filter_map(|hint| match &hint.kind {
+        HintKind::Join(nodes) => nodes.iter().map(bit).collect::<Option<Vec<u32>>>(),
+        _ => None,
+    });
+    nodes
+        .map(|bits| bits.into_iter().fold(0, |all, bit| all | bit))
+        .collect()
+}
+
 /// The search over one component.
 struct Search {
     nodes: Vec<Node>,
@@ -523,6 +551,8 @@ struct Search {
     crossing: Vec<(u32, u32, f64)>,
     base_rows: f64,
     joins: bool,
+    /// The sets of nodes that hints ask to join on, by their bits.
+    joined_on: Vec<u32>,
 }
 
 impl Search {
@@ -634,7 +664,12 @@ impl Search {
             if let Some((rows, fixed)) = of.found {
                 let ends = of.from.into_iter().chain(of.to);
                 let tests: f64 = ends.map(|node| self.tests_of(node)).sum();
-                let cost = self.base_rows * (fixed + rows * (1.0 + TEST_COST * (tests + of.tests)));
+                let mut cost =
+                    self.base_rows * (fixed + rows * (1.0 + TEST_COST * (tests + of.tests)));
+                let mut ends = of.from.into_iter().chain(of.to);
+                if !of.hinted && ends.any(|node| self.nodes[node].hinted) {
+                    cost += UNFULFILLED;
+                }
                 consider(order, 1 << edge, cost, SetPlan::Scan);
             }
         }
@@ -654,6 +689,7 @@ impl Search {
             _ => 0,
         } | 1 << edge;
         let rows = order.rows_of(found);
+        let cost = if of.hinted { cost + UNFULFILLED } else { cost };
         let tested = |node: usize| 1.0 + TEST_COST * (self.tests_of(node) + of.tests);
         match (has(of.from), has(of.to)) {
             (true, true) => {
@@ -671,13 +707,17 @@ impl Search {
                     return;
                 };
                 let fan_out = if forward { of.forward } else { of.backward };
-                let follow = cost + rows * (1.0 + fan_out * tested(far));
-                consider(order, set, follow, SetPlan::Follow(found, edge, forward));
                 let node = &self.nodes[far];
-                if node.quick && !of.walk {
+                let mut follow = cost + rows * (1.0 + fan_out * tested(far));
+                if node.hinted {
+                    follow += UNFULFILLED;
+                }
+                consider(order, set, follow, SetPlan::Follow(found, edge, forward));
+                if node.quick && !of.walk || node.hinted {
                     // Instead of reading all neighbours of a node of high degree: one lookup of the other end, and a
                     // check of the connection.
-                    let find_and_close = rows * (1.0 + node.access.rows * (1.0 + CHECK_COST));
+                    let check = if of.walk { 1.0 + fan_out } else { CHECK_COST };
+                    let find_and_close = rows * (1.0 + node.access.rows * (1.0 + check));
                     consider(
                         order,
                         set,
@@ -706,14 +746,19 @@ impl Search {
                     order.set_rows[right as usize],
                 );
                 let right_rows = right_rows / self.base_rows.max(1.0);
+                let shared = order.set_nodes[left as usize] & order.set_nodes[right as usize];
+                // A join on the nodes of a hint is worth more than any plan without it, once.
+                let is_new = left_cost > -0.5 * UNFULFILLED && right_cost > -0.5 * UNFULFILLED;
+                let hinted = is_new && self.joined_on.contains(&shared);
                 let cost = left_cost
                     + right_cost
                     + SCAN_COST
                     + BUILD_COST * right_rows
                     + PROBE_COST * left_rows
-                    + order.set_rows[set as usize];
+                    + order.set_rows[set as usize]
+                    - if hinted { UNFULFILLED } else { 0.0 };
                 // A wrong estimate costs memory here, not only time: the limit is on the side that is buffered.
-                if right_rows <= MAX_BUILD_ROWS {
+                if right_rows <= MAX_BUILD_ROWS || hinted {
                     consider(order, set, cost, SetPlan::Join(left, right));
                 }
             }

@@ -4,7 +4,7 @@ use super::{Move, Problem, Progress};
 use crate::expr::SlotId;
 use crate::logical::{Length, PatternRelationship};
 use crate::solve::Planner;
-use crate::solve::seek::{Access, Facts, RelAccess, best_access, best_rel_access};
+use crate::solve::seek::{Access, Facts, RelAccess, best_access, best_rel_access, hinted_access};
 use rustc_hash::FxHashSet;
 
 /// Fixed cost of a scan, in rows: a transaction that scanned conflicts with every writer of the label or type, so that
@@ -64,6 +64,14 @@ impl Planner<'_> {
                     } else {
                         (relationship.to, relationship.from)
                     };
+                    if problem.is_hinted(far)
+                        && let Some(node) = problem.positions.get(&far)
+                    {
+                        let access = self.access(problem, progress, far);
+                        let cost = progress.rows * (1.0 + access.rows);
+                        consider(cost, Move::Find(*node, access));
+                        continue;
+                    }
                     let fan_out = self.fan_out(problem, relationship, near);
                     let kept = bound_selectivity(self, problem, progress, far, relationship.slot);
                     consider(
@@ -124,6 +132,11 @@ impl Planner<'_> {
             about: problem.about(node),
             labels: problem.labels(node),
         };
+        if let Some(hint) = problem.hinted.get(&node)
+            && let Some(access) = hinted_access(&self.costs, self.arena, &facts, node, bound, hint)
+        {
+            return access;
+        }
         best_access(&self.costs, self.arena, &facts, node, bound)
     }
 
@@ -142,7 +155,8 @@ impl Planner<'_> {
             about: problem.about(one.slot),
             labels: &[],
         };
-        best_rel_access(&self.costs, self.arena, &facts, one, bound)
+        let hint = problem.hinted.get(&one.slot);
+        best_rel_access(&self.costs, self.arena, &facts, one, bound, hint)
     }
 
     pub(super) fn fan_out(

@@ -121,6 +121,7 @@ impl Machine {
         };
         let mut statement = open(self)?;
         transaction.class = transaction.class.max(statement.class());
+        transaction.replay = None;
         if !statement.writes() {
             return Ok(statement);
         }
@@ -152,6 +153,14 @@ impl Machine {
         statement
             .write_now()
             .map_err(|error| in_transaction(&error))?;
+        let says_nothing = statement.columns().is_empty() && statement.plan().is_none();
+        if transaction.next == 0 && says_nothing && statement.class() == StatementClass::Write {
+            transaction.replay = Some(Replay {
+                text,
+                parameters,
+                counters: statement.counters(),
+            });
+        }
         Ok(statement)
     }
 

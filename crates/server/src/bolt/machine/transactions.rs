@@ -30,6 +30,7 @@ impl Machine {
             class: StatementClass::Read,
             results: Vec::new(),
             next: 0,
+            replay: None,
         });
         Ok(())
     }
@@ -62,6 +63,12 @@ impl Machine {
         // Writing statements have written when they ran, so their remaining rows can be dropped.
         let results = std::mem::take(&mut transaction.results);
         let committed = self.core.open.commit(&transaction.open);
+        let committed = match (committed, transaction.replay.take()) {
+            (Err(lost), Some(replay)) if lost.kind() == ErrorKind::Retry.name() => {
+                self.run_again(&transaction, &replay)?.ok_or(lost)
+            }
+            (committed, _) => committed,
+        };
         let version = committed.map_err(|error| in_transaction(&error))?;
         for (_, mut result) in results {
             result.leave();
@@ -69,6 +76,36 @@ impl Machine {
         let bookmark = bookmark(&transaction.database, version);
         self.success(out, &[("bookmark", bookmark.into())]);
         Ok(())
+    }
+}
+
+impl Machine {
+    /// Runs the only statement of a transaction again, until it commits; none if its counters differ from what the
+    /// client knows, or it loses every race.
+    fn run_again(
+        &mut self,
+        transaction: &ExplicitTransaction,
+        replay: &Replay,
+    ) -> Answered<Option<u64>> {
+        let Ok(mut access) = self.access(Some(&transaction.database), None) else {
+            // At the concurrency limit: the client tries again.
+            return Ok(None);
+        };
+        access.set_metadata(&transaction.open.metadata().lock());
+        let mut options = access
+            .query_options()
+            .map_err(|error| Failure::of(&error))?;
+        if let Some(end) = transaction.end {
+            let left = end.saturating_duration_since(Instant::now());
+            if let Some(limits) = &mut options.limits {
+                limits.time = Some(limits.time.map_or(left, |time| time.min(left)));
+            }
+        }
+        let again = access.run_again(&replay.text, &replay.parameters, &options, &replay.counters);
+        match again {
+            Err(error) if error.kind() == ErrorKind::Retry.name() => Ok(None),
+            again => Ok(again.map_err(|error| in_transaction(&error))?),
+        }
     }
 }
 

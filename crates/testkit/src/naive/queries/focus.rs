@@ -10,7 +10,9 @@ const FIELDS: [&str; 10] = ["v", "s", "f", "d.x", "m", "t", "z", "h", "du", "i"]
 
 /// A query of one of these shapes.
 pub(super) fn focused(maker: &mut Maker<'_>) -> String {
-    match maker.random.below(15) {
+    match maker.random.below(18) {
+        15 | 16 => repeated(maker),
+        17 => hinted(maker),
         0 | 1 => counted_walk(maker),
         2 => extremes(maker),
         3 | 4 => sorted(maker),
@@ -22,6 +24,57 @@ pub(super) fn focused(maker: &mut Maker<'_>) -> String {
         10 | 11 => sought_links(maker),
         12 | 13 => alternatives(maker),
         _ => grouped_walk(maker),
+    }
+}
+
+/// Walks that may use a relationship several times, and elements with their positions.
+fn repeated(maker: &mut Maker<'_>) -> String {
+    let (first, second) = (maybe_label(maker), maybe_label(maker));
+    let one = link(maker, "r");
+    let many = match maker.random.below(3) {
+        0 => link(maker, "q") + "{1,3}",
+        1 => link(maker, "q") + "{0,2}",
+        _ => format!("((l){}(m)){{1,2}}", link(maker, "q")),
+    };
+    let mode = *maker.random.pick(&["", "", "WALK ", "TRAIL ", "ACYCLIC "]);
+    match maker.random.below(4) {
+        0 => format!(
+            "MATCH REPEATABLE ELEMENTS {mode}(a{first}){many}(b{second}) RETURN a.i AS x, b.i AS y, size(q) AS z"
+        ),
+        1 => format!(
+            "MATCH REPEATABLE ELEMENTS {mode}(a{first}){one}(b){many}(c{second}) RETURN a.i AS x, c.i AS y, r IN q AS z"
+        ),
+        2 => format!(
+            "MATCH REPEATABLE ELEMENTS (a{first}){one}(b), {mode}(b){many}(c) RETURN b.i AS x, count(*) AS y"
+        ),
+        _ => format!(
+            "MATCH (a{first}) FOR k IN [a.v, a.s, null] WITH ORDINALITY n MATCH (a){one}(b) RETURN b.i AS x, k, n"
+        ),
+    }
+}
+
+/// Patterns with hints that every plan can follow.
+fn hinted(maker: &mut Maker<'_>) -> String {
+    let (first, second) = (*maker.random.pick(&LABELS), *maker.random.pick(&LABELS));
+    let (one, two) = (link(maker, "r"), link(maker, "q"));
+    let field = *maker.random.pick(&["v", "s", "i"]);
+    let value = match field {
+        "s" => "'a'".to_owned(),
+        _ => maker.random.below(3).to_string(),
+    };
+    match maker.random.below(4) {
+        0 => format!(
+            "MATCH (a:{first}){one}(b:{second}) USING SCAN b:{second} WHERE a.{field} = {value} RETURN a.i AS x, b.i AS y"
+        ),
+        1 => format!(
+            "MATCH (a:{first}){one}(b:{second}) USING SCAN a:{first} USING SCAN b:{second} RETURN a.i AS x, b.i AS y"
+        ),
+        2 => format!(
+            "MATCH (a:{first}){one}(b){two}(c:{second}) USING JOIN ON b RETURN a.i AS x, c.i AS y, count(*) AS z"
+        ),
+        _ => format!(
+            "MATCH (a:{first}){one}(b:{second}) USING INDEX b:{second}({field}) WHERE b.{field} = {value} RETURN a.i AS x, b.i AS y"
+        ),
     }
 }
 
