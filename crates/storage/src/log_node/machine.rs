@@ -321,10 +321,10 @@ impl<B: Backend> StateMachine for Machine<B> {
 
     fn apply_all(&mut self, records: &[ReadRecord<'_>]) -> Result<(), (Position, String)> {
         let applied = self.apply_records(records);
-        let outcome = applied
-            .as_ref()
-            .map(|()| ())
-            .map_err(|(_, reason)| reason.clone());
+        let outcome = match &applied {
+            Ok(()) => Ok(()),
+            Err((_, reason)) => Err(reason.clone()),
+        };
         self.history.note_outcome(&outcome);
         applied
     }
