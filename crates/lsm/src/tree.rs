@@ -306,7 +306,7 @@ impl Tree {
         check_identity(&stored, &options)?;
         let numbers = options.numbers.as_ref();
         let is_published = numbers.is_some_and(|numbers| numbers.newest() >= stored.sequence);
-        if !options.read_only && !(options.follows && is_published) {
+        if !(options.read_only || options.follows && is_published) {
             // The rename may be in the operating system's memory only, if the process that made it ended or
             // failed before the name was durable. Later records of the log, and removals of files, rely on it.
             disk.sync_folder(&folder).map_err(fail)?;
