@@ -170,7 +170,7 @@ fn a_user_without_rights_is_refused_and_changes_nothing() {
         Ok(output) => output,
         // Only the administrator can start processes of other users: here the owner loses its rights.
         Err(_) => {
-            let none = fs::Permissions::from_mode(0);
+            let none = fs::Permissions::from_mode(0o0);
             fs::set_permissions(&path, none).expect("changed");
             let output = run(false).expect("it runs");
             let own = fs::Permissions::from_mode(0o700);
