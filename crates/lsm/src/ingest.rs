@@ -103,13 +103,17 @@ impl Tree {
         commit: &mut dyn FnMut() -> Result<(), StorageError>,
     ) -> Result<Arc<Levels>, StorageError> {
         let Ingestion {
-            parts, mut files, ..
+            parts,
+            mut files,
+            version,
+            ..
         } = ingestion;
         self.change_files(Some(commit), &mut files, |levels, files, new_run| {
             if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
                 self.place(levels, &parts, &first.from, last.until.as_deref(), new_run);
             }
             (levels.flushed, levels.log_point) = (published, point);
+            levels.ingested = Some(version);
             levels.add_blobs(&self.files, &files.blobs)
         })
     }

@@ -234,7 +234,7 @@ fn compaction_restores_and_indexes_work_beside_others() {
     folder.good(&[
         "query",
         "db",
-        "CREATE CONSTRAINT one_n FOR (n:N) REQUIRE n.n IS UNIQUE",
+        "CREATE CONSTRAINT one_n FOR (n:N) REQUIRE n.other IS UNIQUE",
     ]);
     folder.good(&["backup", "db", "backups", "--quiet"]);
     folder.good(&["restore", "backups", "restored", "--quiet"]);

@@ -2,6 +2,8 @@
 
 use isomer_db::{Database, ErrorKind, Limits, Query, QueryOptions, Value, params};
 
+use isomer_testkit::second_process;
+
 use crate::place;
 
 /// A plan that was made for a text with literals serves a text with parameters in their place, but not with the
@@ -125,10 +127,9 @@ fn show_lists_existing_names_only() {
     assert_eq!(rows("SHOW LABELS"), [[Value::from("Real"), Value::from(1)]]);
     assert_eq!(rows("SHOW TYPES"), Vec::<Vec<Value>>::new());
     let buckets = [["plain", "plain"], ["reversible", "reversible"]];
-    assert_eq!(
-        rows("SHOW BUCKETS"),
-        buckets.map(|row| row.map(Value::from))
-    );
+    let mut shown = rows("SHOW BUCKETS");
+    shown.retain(|row| row[0] != Value::from(second_process::BUCKET));
+    assert_eq!(shown, buckets.map(|row| row.map(Value::from)));
 }
 
 /// A record that lacks a field of an index is not in the index, which is therefore useless for a query on some of its

@@ -55,13 +55,24 @@ impl SegmentExport {
 
     /// Appends a commit; their versions ascend.
     pub fn commit(&mut self, commit: Commit<'_>, time_ms: u64) -> Result<(), StorageError> {
+        self.note_commit(&commit, time_ms);
+        self.put(Write::Commit(commit), time_ms, commit.version - 1)
+    }
+
+    /// Appends a bulk load, whose pairs are in tables.
+    pub fn ingestion(&mut self, commit: Commit<'_>, time_ms: u64) -> Result<(), StorageError> {
+        self.note_commit(&commit, time_ms);
+        let (version, stream) = (commit.version, commit.stream);
+        self.put(Write::Ingestion { version, stream }, time_ms, version - 1)
+    }
+
+    fn note_commit(&mut self, commit: &Commit<'_>, time_ms: u64) {
         let closing = &mut self.closing;
         if closing.first == 0 {
             (closing.first, closing.first_ms) = (commit.version, time_ms);
         }
         (closing.last, closing.last_ms) = (commit.version, time_ms);
         closing.stream_entries += u64::from(!commit.stream.is_empty());
-        self.put(Write::Commit(commit), time_ms, commit.version - 1)
     }
 
     /// Appends a note that the change stream is trimmed up to `upto`; `version` is the last commit before it.

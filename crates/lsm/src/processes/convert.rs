@@ -83,6 +83,8 @@ pub fn convert(
     let stored = Stored::read(disk, &tables, &options.seal)?;
     let mut stored = stored.ok_or_else(|| damaged(directory, "its manifest is missing"))?;
     stored.log_point = Some(point);
+    // To copies of the log, its commits so far are loads into tables.
+    stored.ingested = Some(stored.flushed);
     stored.sequence += 1;
     let identity = open::new_identity(&options);
     let written = stored.write(disk, &tables, identity, &options.seal);
@@ -163,7 +165,8 @@ impl History<'_> {
             writes: &WriteSet::new(),
             stream,
         };
-        group.encoder.push(&commit, LoggedFootprint::Granules(&[]));
+        // Copies of the log say so, too.
+        group.encoder.push(&commit, LoggedFootprint::Everything);
         group.encoder.trim(trimmed.min(version));
         group.next = version + 1;
         group.bytes += stream.len() + 32;

@@ -113,7 +113,10 @@ pub fn copy_log(
                     writes: &writes,
                     stream: commit.stream,
                 };
-                export.commit(copied, time_ms)?;
+                match commit.is_in_tables(&writes) {
+                    true => export.ingestion(copied, time_ms)?,
+                    false => export.commit(copied, time_ms)?,
+                }
                 last = (commit.version, time_ms);
             }
             // Later commits, and trims of theirs, are no part of the copy: it gives their versions to its own commits.

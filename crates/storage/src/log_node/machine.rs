@@ -266,7 +266,12 @@ impl<B: Backend> StateMachine for Machine<B> {
             [Change::Load(load)] => {
                 let checked = self.check_load(load);
                 if checked.is_ok() {
-                    encoder.push(&load.commit(first), LoggedFootprint::Everything);
+                    // One without writes that changes everything is a load whose pairs are in tables.
+                    let footprint = match load.writes.is_empty() {
+                        true => LoggedFootprint::Granules(&[]),
+                        false => LoggedFootprint::Everything,
+                    };
+                    encoder.push(&load.commit(first), footprint);
                 }
                 vec![checked.map_err(Refusal::Error)]
             }

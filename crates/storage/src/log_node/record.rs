@@ -110,6 +110,14 @@ pub struct LoggedCommit<'a> {
     writes: &'a [u8],
 }
 
+impl LoggedCommit<'_> {
+    /// Whether what it wrote is in tables, and not in the log; `writes` are those of its record. It is a bulk load, or
+    /// from before the database was shared.
+    pub fn is_in_tables(&self, writes: &WriteSet) -> bool {
+        self.changes_everything && writes.is_empty()
+    }
+}
+
 /// Why bytes are not a group record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {

@@ -2,8 +2,9 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use isomer_lsm::{LogSharing, LsmEngine, LsmOptions};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions, backup::RestoreTarget};
 use isomer_storage::{Engine, StorageError, Version};
+use isomer_vfs::RealDisk;
 
 use super::{Ending, all, assert_sound, commit, open, small};
 
@@ -193,4 +194,64 @@ fn an_interrupted_load_is_ended_by_a_process_that_writes() {
     );
     assert_eq!(all(&open(folder.path(), &options)).len(), 50);
     assert_eq!(all(&open(folder.path(), &read_only)).len(), 50);
+}
+
+/// Copies and backups have what was written before the database was shared, and what was loaded into tables: the log has
+/// neither, and the integrity check of a copy knows that.
+#[test]
+fn copies_have_what_only_tables_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (db, copy) = (folder.path().join("db"), folder.path().join("copy"));
+    let (backups, restored) = (
+        folder.path().join("backups"),
+        folder.path().join("restored"),
+    );
+    let shared = small(false);
+    let own = LsmOptions {
+        sharing: LogSharing::Exclusive,
+        ..shared.clone()
+    };
+    let engine = open(&db, &own);
+    commit(&engine, &[(b"a", b"1"), (b"b", b"1")]);
+    load(&engine, 20, 10).expect("loaded");
+    commit(&engine, &[(b"a", b"2")]);
+    drop(engine);
+    let engine = open(&db, &shared);
+    let backed_up = engine.backup(&RealDisk, &backups, &mut |_, _| {});
+    backed_up.expect("backed up");
+    commit(&engine, &[(b"c", b"3")]);
+    let mut pairs = (0..20).map(|number| Ok((format!("x{number:02}").into_bytes(), vec![7])));
+    engine.ingest(&mut pairs, Some(b"loaded")).expect("loaded");
+    let mut none = std::iter::empty();
+    engine.ingest(&mut none, Some(b"nothing")).expect("loaded");
+    commit(&engine, &[(b"d", b"4")]);
+    let expected = all(&engine);
+    assert_eq!(expected.len(), 44);
+    engine.checkpoint(&copy).expect("copied");
+    let backed_up = engine.backup(&RealDisk, &backups, &mut |_, _| {});
+    backed_up.expect("backed up");
+    assert_sound(&engine);
+    let version = engine.version();
+    drop(engine);
+    let newest = RestoreTarget::Newest;
+    let outcome = LsmEngine::restore(
+        &RealDisk,
+        &backups,
+        &restored,
+        newest,
+        None,
+        &own,
+        &mut |_, _| {},
+    );
+    outcome.expect("restored");
+    for path in [&copy, &restored] {
+        for options in [&own, &shared] {
+            let engine = open(path, options);
+            assert_eq!(
+                (all(&engine), engine.version()),
+                (expected.clone(), version)
+            );
+            assert_sound(&engine);
+        }
+    }
 }
