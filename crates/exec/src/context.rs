@@ -69,6 +69,9 @@ pub(crate) struct HostAccess {
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
     /// Source of [`Run::views`], for the threads of the execution.
     pub(crate) views: Option<Arc<Views>>,
+    /// Plans statements that a procedure runs, and holds the graphs in memory.
+    #[cfg(feature = "algorithms")]
+    pub(crate) planner: Option<Arc<dyn crate::procedure::StatementPlanner>>,
 }
 
 /// What the execution reports in addition to its rows.
