@@ -59,9 +59,9 @@ final class NeoLdbc {
         "org.neo4j.cli.AdminTool", "database", "import", "full", "neo4j", "--id-type=integer", "--quote=\"", "--array-delimiter=;"));
     try (Stream<Path> files = Files.list(data)) {
       files.filter(file -> file.toString().endsWith(".csv")).forEach(file -> {
-        // N-nodes-A+B.csv or N-relationships-TYPE.csv
+        // N-nodes-A.B.csv or N-relationships-TYPE.csv
         String[] parts = file.getFileName().toString().replace(".csv", "").split("-", 3);
-        command.add("--" + parts[1] + "=" + parts[2].replace('+', ':') + "=" + file.toAbsolutePath());
+        command.add("--" + parts[1] + "=" + parts[2].replace('.', ':') + "=" + file.toAbsolutePath());
       });
     }
     ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);

@@ -1,6 +1,6 @@
 //! Graphs in memory, `gds.*`: what a projection holds, what algorithms return, and how long it lives.
 
-use isomer_db::{Database, ErrorKind, MemoryKind, Query, QueryResult, StatementClass, json};
+use isomer_db::{Database, ErrorKind, MemoryKind, Query, QueryResult, StatementClass, Value, json};
 
 use crate::place;
 
@@ -42,7 +42,7 @@ const DIJKSTRA: &str = "MATCH (a:P {n: 1}), (f:P {n: $to}) CALL gds.shortestPath
     YIELD index, totalCost, nodeIds, costs, path \
     RETURN index, totalCost, [id IN nodeIds | gds.util.asNode(id).n] AS nodes, costs, \
     [n IN nodes(path) | n.n] AS walk, \
-    [r IN relationships(path) | r.cost] AS steps";
+    length(path) AS steps";
 
 #[test]
 fn a_native_projection_has_labels_types_directions_and_properties() {
@@ -71,10 +71,24 @@ fn a_native_projection_has_labels_types_directions_and_properties() {
     let path = |to: i64| shown(&db.query(Query::new(DIJKSTRA).param("to", to)).unwrap());
     assert_eq!(
         path(6),
-        ["0 6.0 [1,2,3,4,5,6] [0.0,1.0,2.0,4.0,5.0,6.0] [1,2,3,4,5,6] [1.0,1.0,2.0,1.0,1.0]"]
+        ["0 6.0 [1,2,3,4,5,6] [0.0,1.0,2.0,4.0,5.0,6.0] [1,2,3,4,5,6] 5"]
     );
     assert_eq!(path(7), [""; 0]);
-    assert_eq!(path(1), ["0 0.0 [1] [0.0] [1] []"]);
+    assert_eq!(path(1), ["0 0.0 [1] [0.0] [1] 0"]);
+    let walk = "MATCH (a:P {n: 1}), (c:P {n: 3}) CALL gds.shortestPath.dijkstra.stream('g', \
+        {sourceNode: a, targetNode: c, relationshipWeightProperty: 'w'}) YIELD path RETURN path";
+    let found = db.query(walk).unwrap();
+    let Value::Path(path) = &found.rows()[0].values()[0] else {
+        panic!("{found:?}");
+    };
+    let steps = path
+        .relationships
+        .iter()
+        .map(|one| one.content.as_ref().unwrap());
+    let steps: Vec<_> = steps
+        .map(|one| (&*one.type_name, one.properties.get("cost")))
+        .collect();
+    assert_eq!(steps, [("PATH_0", Some(&Value::Float(1.0))); 2]);
     // Part of it: without the relationship in the middle there is no way.
     let within = "MATCH (a:P {n: 1}), (f:P {n: 6}) CALL gds.shortestPath.dijkstra.stream('g', \
         {sourceNode: a, targetNode: f, relationshipTypes: ['T']}) YIELD totalCost RETURN totalCost";
@@ -167,7 +181,7 @@ fn algorithms_return_what_the_library_does() {
     assert_eq!(
         rows(
             &db,
-            "MATCH (p:P) WITH p.group AS g, p.n AS n ORDER BY n RETURN collect(n) AS x ORDER BY x"
+            "MATCH (p:P) WITH p.group AS g, p.n AS n ORDER BY n WITH g, collect(n) AS x RETURN x ORDER BY x"
         ),
         ["[1,2,3]", "[4,5,6]", "[7]"]
     );
@@ -293,6 +307,10 @@ fn what_is_not_supported_is_refused_by_name() {
         (
             "CALL gds.graph.project.cypher('h', 'RETRUN 1', 'RETURN 1')",
             "cannot be planned",
+        ),
+        (
+            "CALL gds.graph.project.cypher('h', 'RETURN 1 / 0 AS id', 'RETURN 1')",
+            "in a statement that gds.graph.project.cypher runs",
         ),
         (
             "CALL gds.graph.project.cypher('h', 'MATCH (p:Q) RETURN id(p) AS id', \

@@ -12,12 +12,13 @@ use super::{
     tables::{Column, Kind, Table, tables},
 };
 
-/// Writes `N-nodes-LABELS.csv` and `N-relationships-TYPE.csv` into an existing folder, with labels separated by `+`.
+/// Writes `N-nodes-LABELS.csv` and `N-relationships-TYPE.csv` into an existing folder, with labels separated by
+/// dots, as the importer takes file names for regular expressions.
 /// Each table is separated by commas, texts are quoted, and its first line is a header.
 pub fn write(network: &Network, folder: &Path) -> io::Result<()> {
     for (number, table) in tables(network).iter().enumerate() {
         let name = match table.kind {
-            Kind::Nodes { labels } => format!("nodes-{}", labels.replace(':', "+")),
+            Kind::Nodes { labels } => format!("nodes-{}", labels.replace(':', ".")),
             Kind::Relationships { name, .. } => format!("relationships-{name}"),
         };
         let mut out = BufWriter::new(File::create(folder.join(format!("{number}-{name}.csv")))?);

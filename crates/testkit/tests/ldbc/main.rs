@@ -81,6 +81,17 @@ impl Loaded {
         Ok(cases)
     }
 
+    /// The condition of complex read 14 is a disjunction over two people: they are found by their ids, instead of reading
+    /// all replies for each friendship.
+    fn finds_people_first(&self, folder: &Path) -> Result<()> {
+        let text = published::text(folder, "interactive-complex-14")?;
+        let shown = self.db.query(&*format!("EXPLAIN {text}"))?;
+        let plan = shown.plan().context("a plan")?;
+        let seeks = plan.matches("[branch] IndexSeek").count();
+        ensure!(seeks == 4 && !plan.contains("Scan"), "{plan}");
+        Ok(())
+    }
+
     /// Runs a published query with several parameters and compares the answers.
     fn check(&self, folder: &Path, name: &str, compute: Compute) -> Result<()> {
         let text = published::text(folder, name)?;
@@ -178,5 +189,8 @@ fn main() -> ExitCode {
         });
     }
     harness.case("interactive_updates", || with_texts(updates));
+    harness.case("trusted_paths_begin_at_their_people", move || {
+        with_texts(|folder| shared(&interactive, Times::Epoch)?.finds_people_first(folder))
+    });
     harness.run()
 }

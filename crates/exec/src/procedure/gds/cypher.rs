@@ -179,10 +179,12 @@ fn run(
         views: database.views.clone(),
         ..ExecutionOptions::default()
     };
-    let mut execution = Execution::start(plan.clone(), parameters, &options, call.transaction)?;
+    let started = Execution::start(plan.clone(), parameters, &options, call.transaction);
+    let mut execution = started.map_err(|error| error.within(procedure))?;
     let mut rows = ResultRows::new();
     loop {
-        let more = execution.next_rows(call.transaction, &mut rows)?;
+        let more = execution.next_rows(call.transaction, &mut rows);
+        let more = more.map_err(|error| error.within(procedure))?;
         for row in rows.iter() {
             take(&plan.columns, row, call)?;
         }
