@@ -427,6 +427,17 @@ pub const SUITES: &[Suite] = &[
         )],
     },
     Suite {
+        name: "ldbc",
+        about: "the published queries of LDBC's Social Network Benchmark, compared with an independent computation",
+        needs: &[CC, Need::Shared("ldbc/interactive")],
+        when: When::Always,
+        parts: &[Part::programs(
+            &[Build::Tests],
+            |program| own(program, "ldbc"),
+            20.0,
+        )],
+    },
+    Suite {
         name: "tck",
         about: "openCypher Technology Compatibility Kit",
         needs: &[CC, Need::Shared("tck/features")],

@@ -40,13 +40,14 @@ impl TestProgram {
 pub const LIBRARY: &str = "--lib";
 
 /// Test targets that are separate suites, and their packages; all others belong to `unit`.
-pub const OWN_SUITES: [(&str, &str); 8] = [
+pub const OWN_SUITES: [(&str, &str); 9] = [
     ("isomer-testkit", "golden"),
     ("isomer-testkit", "isolation"),
     ("isomer-testkit", "faults"),
     ("isomer-testkit", "crash"),
     ("isomer-testkit", "algorithms"),
     ("isomer-testkit", "queries"),
+    ("isomer-testkit", "ldbc"),
     ("isomer-lsm", "simdisk"),
     ("isomer-chat", "stores"),
 ];

@@ -12,6 +12,7 @@ mod centrality;
 mod community;
 mod component;
 mod core;
+mod embedding;
 mod graph;
 mod group;
 mod pagerank;
@@ -25,9 +26,10 @@ pub use self::{
     community::{Louvain, label_propagation, louvain},
     component::{strong, weak},
     core::core_numbers,
+    embedding::{RandomProjection, fast_random_projection},
     graph::{NO_NODE, SparseRows},
-    pagerank::{PageRank, page_rank},
-    path::{NodeDistance, distances},
+    pagerank::{PageRank, Ranks, page_rank, page_ranks},
+    path::{NodeDistance, distances, lightest_path},
     triangle::{Triangles, triangles},
     work::{Resources, StepCounter, StopCheck},
 };

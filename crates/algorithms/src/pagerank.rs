@@ -86,6 +86,72 @@ pub fn page_rank<S: StopCheck>(
     Ok(scores)
 }
 
+/// Scores that are no probabilities, with what it took to find them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranks {
+    /// The score of each node.
+    pub scores: Vec<f64>,
+    /// Iterations, the first of which sends the initial scores.
+    pub iterations: usize,
+    /// Whether the last iteration changed no score by more than the tolerance.
+    pub converged: bool,
+}
+
+/// The original formula of PageRank, as Neo4j's Graph Data Science library computes it: a score is `1 - damping`, plus
+/// the damped shares of the nodes before it. What reaches a node without outgoing weight is lost, so that the scores
+/// sum to no fixed number. With `sources`, only these have `1 - damping` of their own. It ends when no score changes by
+/// more than the tolerance. `back` is `rows` reversed. Time: iterations × (nodes + edges); memory: 32 bytes a node.
+pub fn page_ranks<S: StopCheck>(
+    rows: &SparseRows,
+    back: &SparseRows,
+    settings: &PageRank,
+    work: &mut Resources<'_, S>,
+) -> Result<Ranks, S::Error> {
+    let count = rows.len();
+    work.hold::<[f64; 4]>(count)?;
+    let steps = count + rows.edge_count();
+    let mut own = vec![1.0 - settings.damping; count];
+    if !settings.sources.is_empty() {
+        own.fill(0.0);
+        for source in &settings.sources {
+            own[*source as usize] = 1.0 - settings.damping;
+        }
+    }
+    let weights: Vec<f64> = (0..count as u32)
+        .map(|node| rows.weighted(node).map(|(_, weight)| weight).sum())
+        .collect();
+    let mut ranks = Ranks {
+        scores: own.clone(),
+        iterations: settings.iterations.min(1),
+        converged: count == 0,
+    };
+    let mut next = vec![0.0; count];
+    while ranks.iterations < settings.iterations && !ranks.converged {
+        let scores = &ranks.scores;
+        let changes: Vec<f64> = work.fill(&mut next, PART, steps, |first, part, pace| {
+            let mut most = 0.0_f64;
+            for (at, score) in part.iter_mut().enumerate() {
+                let node = (first + at) as u32;
+                pace.count_steps(1 + back.degree(node))?;
+                let mut sum = 0.0;
+                for (source, weight) in back.weighted(node) {
+                    let total = weights[source as usize];
+                    if total > 0.0 {
+                        sum += scores[source as usize] * weight / total;
+                    }
+                }
+                *score = own[first + at] + settings.damping * sum;
+                most = most.max((*score - scores[first + at]).abs());
+            }
+            Ok(most)
+        })?;
+        std::mem::swap(&mut ranks.scores, &mut next);
+        ranks.iterations += 1;
+        ranks.converged = changes.iter().all(|change| *change <= settings.tolerance);
+    }
+    Ok(ranks)
+}
+
 /// The probability to restart at a node.
 enum Starts {
     Anywhere(f64),

@@ -209,6 +209,98 @@ fn page_rank_is_the_walk_of_its_definition() {
     }
 }
 
+/// The figures of the documentation of Neo4j's library for its example: 20 iterations, the first of which sends.
+#[test]
+fn ranks_are_those_of_the_library_that_is_followed() {
+    let edges = [
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (1, 0),
+        (2, 0),
+        (3, 0),
+        (3, 4),
+        (3, 5),
+        (3, 6),
+        (3, 7),
+        (4, 0),
+        (5, 0),
+        (6, 0),
+        (7, 0),
+    ];
+    let rows = rows(8, &edges, &[]);
+    let settings = PageRank {
+        damping: 0.85,
+        tolerance: 1e-7,
+        iterations: 20,
+        sources: Vec::new(),
+    };
+    let back = reversed(&rows);
+    let ranks = run(|work| page_ranks(&rows, &back, &settings, work));
+    assert!(close(ranks.scores[0], 3.215_681_999_884_452), "{ranks:?}");
+    assert!(close(ranks.scores[1], 1.054_270_055_214_672), "{ranks:?}");
+    assert!(close(ranks.scores[7], 0.327_857_896_448_853_9), "{ranks:?}");
+    assert_eq!((ranks.iterations, ranks.converged), (20, false));
+    // Without a tolerance it goes on until the scores are the solution of the equations.
+    let long = PageRank {
+        iterations: 2_000,
+        tolerance: 1e-15,
+        ..settings
+    };
+    let ranks = run(|work| page_ranks(&rows, &back, &long, work));
+    assert!(ranks.converged && ranks.iterations < 2_000);
+    assert!(close(ranks.scores[1], 0.15 + 0.85 * ranks.scores[0] / 3.0));
+}
+
+#[test]
+fn embeddings_are_sums_of_normalised_means() {
+    let settings = RandomProjection {
+        dimension: 5,
+        weights: vec![0.5, 0.0, 2.0],
+        own_weight: 0.25,
+        degree_exponent: -0.5,
+        seed: 7,
+    };
+    let own = RandomProjection {
+        weights: Vec::new(),
+        own_weight: 1.0,
+        ..settings.clone()
+    };
+    for seed in 0..ROUNDS {
+        let rows = Sketch::random(seed).weighted();
+        let found = run(|work| fast_random_projection(&rows, &settings, work));
+        let mut now = run(|work| fast_random_projection(&rows, &own, work));
+        let mut naive: Vec<f64> = now.iter().map(|one| 0.25 * one).collect();
+        for weight in &settings.weights {
+            let mut next = vec![0.0; now.len()];
+            for node in 0..rows.len() {
+                let mean: Vec<f64> = (0..5)
+                    .map(|at| {
+                        let parts = rows.weighted(node as u32);
+                        let sum: f64 = parts
+                            .map(|(other, w)| w * now[other as usize * 5 + at])
+                            .sum();
+                        sum / rows.degree(node as u32).max(1) as f64
+                    })
+                    .collect();
+                let length = mean.iter().map(|one| one * one).sum::<f64>().sqrt();
+                for at in 0..5 {
+                    next[node * 5 + at] = mean[at];
+                    if length > 0.0 {
+                        naive[node * 5 + at] += weight * mean[at] / length;
+                    }
+                }
+            }
+            now = next;
+        }
+        assert_eq!(found.len(), naive.len());
+        assert!(
+            found.iter().zip(&naive).all(|(a, b)| close(*a, *b)),
+            "seed {seed}"
+        );
+    }
+}
+
 #[test]
 fn components_match_reachability() {
     for seed in 0..ROUNDS {
@@ -308,6 +400,24 @@ fn distances_are_those_of_relaxing_every_edge() {
                 }
             }
             let reached = run(|work| distances(&rows, source, work));
+            for (target, distance) in naive.iter().enumerate() {
+                let path = run(|work| lightest_path(&rows, source, target as u32, work));
+                let length = path.as_ref().map(|path| path[path.len() - 1].distance);
+                assert_eq!(
+                    length,
+                    Some(*distance).filter(|one| one.is_finite()),
+                    "seed {seed}"
+                );
+                let Some(path) = path else { continue };
+                assert_eq!((path[0].node, path[0].distance), (source, 0.0));
+                for pair in path.windows(2) {
+                    assert_eq!(pair[1].previous, pair[0].node, "seed {seed}");
+                    let step = |(node, weight)| {
+                        node == pair[1].node && pair[0].distance + weight == pair[1].distance
+                    };
+                    assert!(rows.weighted(pair[0].node).any(step), "seed {seed}");
+                }
+            }
             let all = naive.iter().filter(|distance| distance.is_finite());
             assert_eq!(reached.len(), all.count(), "seed {seed}");
             assert!(reached.is_sorted_by_key(|one| one.distance));

@@ -49,6 +49,9 @@ pub(crate) struct Inner {
     pub(crate) plans: PlanCache,
     pub(crate) registry: Arc<Registry>,
     pub(crate) running: Arc<Running>,
+    /// Named graphs in memory.
+    #[cfg(feature = "algorithms")]
+    pub(crate) graphs: isomer_exec::GraphCatalog,
     pub(crate) path: Option<PathBuf>,
     /// Locks of programs that use the database as a directory.
     #[cfg(feature = "files")]
@@ -211,6 +214,8 @@ impl Database {
         let store = self.inner.store.write().take();
         drop(self.inner.cache.lock().take());
         self.inner.plans.clear();
+        #[cfg(feature = "algorithms")]
+        self.inner.graphs.clear();
         if let Some(store) = &store {
             // They are derived: if they cannot be stored, they are sampled again.
             let _ = store.statistics().save();

@@ -145,6 +145,8 @@ impl Database {
             plans: PlanCache::new(options.cached_plans),
             registry: Arc::new(options.registry.clone()),
             running: Arc::default(),
+            #[cfg(feature = "algorithms")]
+            graphs: isomer_exec::GraphCatalog::new(),
             options,
             path,
             #[cfg(feature = "files")]

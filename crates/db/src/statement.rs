@@ -200,6 +200,28 @@ fn plan(db: &Database, transaction: &Transaction, text: &str) -> Result<Arc<Plan
     isomer_plan::prepare(text, &catalog, &db.options.planning)
 }
 
+/// Procedures run statements within the transaction of their own.
+#[cfg(feature = "algorithms")]
+impl isomer_exec::StatementPlanner for crate::database::Inner {
+    fn plan(&self, text: &str, transaction: &Transaction) -> Result<Arc<Plan>, ExecError> {
+        let catalog = PlanCatalog::new(transaction, &self.registry, self.options.plan_statistics);
+        isomer_plan::prepare(text, &catalog, &self.options.planning).map_err(|error| {
+            ExecError::raised(
+                isomer_exec::ErrorClass::SyntaxError,
+                "InvalidArgumentValue",
+                format!(
+                    "the statement `{text}` cannot be planned: {}",
+                    error.message
+                ),
+            )
+        })
+    }
+
+    fn graphs(&self) -> &isomer_exec::GraphCatalog {
+        &self.graphs
+    }
+}
+
 /// Who decides what a statement's transaction commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionOwner {
@@ -247,6 +269,8 @@ impl Run {
             csv_folder: inner.options.csv_folder.clone(),
             csv_urls: inner.options.csv_urls.clone(),
             views: Some(inner.views.clone()),
+            #[cfg(feature = "algorithms")]
+            planner: Some(inner.clone()),
             workers: inner.options.workers,
             own_commits: match owner {
                 TransactionOwner::Statement => Some(inner.options.durability),

@@ -71,6 +71,9 @@ pub(crate) struct HostAccess {
     pub(crate) csv_urls: Option<crate::download::CsvUrls>,
     /// Source of [`Run::views`], for the threads of the execution.
     pub(crate) views: Option<Arc<Views>>,
+    /// Plans statements that a procedure runs, and holds the graphs in memory.
+    #[cfg(feature = "algorithms")]
+    pub(crate) planner: Option<Arc<dyn crate::procedure::StatementPlanner>>,
 }
 
 /// What the execution reports in addition to its rows.

@@ -113,6 +113,16 @@ impl ExecError {
         }
     }
 
+    /// The error of a statement that a procedure runs: its position is one in another text.
+    #[cfg(feature = "algorithms")]
+    pub(crate) fn within(mut self, procedure: &str) -> Self {
+        if let Self::Raised { place, message, .. } = &mut self {
+            *place = None;
+            *message = format!("{message}, in a statement that {procedure} runs");
+        }
+        self
+    }
+
     /// The error with this position, unless it has one.
     pub(crate) fn at(mut self, found: (u32, u32)) -> Self {
         if let Self::Raised { place, .. } = &mut self {

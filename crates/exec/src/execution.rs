@@ -59,6 +59,10 @@ pub struct ExecutionOptions {
     pub own_commits: Option<Durability>,
     /// The database's read views; without them everything is read from the rows.
     pub views: Option<Arc<Views>>,
+    /// Plans statements that a procedure runs, and holds the graphs in memory; procedures that need it are refused
+    /// without it.
+    #[cfg(feature = "algorithms")]
+    pub planner: Option<Arc<dyn crate::procedure::StatementPlanner>>,
 }
 
 impl Default for ExecutionOptions {
@@ -78,6 +82,8 @@ impl Default for ExecutionOptions {
             parallel_rows: 16_384,
             own_commits: None,
             views: None,
+            #[cfg(feature = "algorithms")]
+            planner: None,
         }
     }
 }
@@ -202,6 +208,10 @@ impl Execution {
         run.host.csv_folder = options.csv_folder.clone();
         run.host.csv_urls = options.csv_urls.clone();
         run.host.own_commits = options.own_commits;
+        #[cfg(feature = "algorithms")]
+        {
+            run.host.planner = options.planner.clone();
+        }
         run.threads.min_rows = options.parallel_rows as f64;
         run.threads.workers = match options.workers {
             0 => cores(),

@@ -356,6 +356,8 @@ impl Contents {
             .get(&relationship.id)
             .cloned()
             .flatten()
+            // One of a graph in memory has no record, and brings its content.
+            .or_else(|| relationship.content.clone())
             .or_else(|| {
                 let type_name = self.type_names.get(&relationship.type_id)?.clone();
                 Some(Arc::new(RelationshipContent {

@@ -48,4 +48,6 @@ pub use function::is_component;
 pub use host::{Administration, Host, HostError};
 pub use limits::{CancelHandle, Limits, Stop};
 pub use procedure::{CallContext, Procedure, Registry, ScalarFunction};
+#[cfg(feature = "algorithms")]
+pub use procedure::{GraphCatalog, StatementPlanner};
 pub use result::{Counters, OperatorProfile, ResultRows, RunningQueries};

@@ -300,6 +300,21 @@ impl Watch {
         }
     }
 
+    /// The limits of a statement that runs within this one, and the handle that cancels both.
+    #[cfg(feature = "algorithms")]
+    pub(crate) fn of_nested(&self) -> (Limits, CancelHandle) {
+        let now = Instant::now();
+        let limits = Limits {
+            time: self
+                .deadline
+                .map(|deadline| deadline.saturating_duration_since(now)),
+            memory_bytes: self.limits.memory_bytes.saturating_sub(self.all.bytes()),
+            rows: None,
+            path_steps: self.limits.path_steps,
+        };
+        (limits, self.cancel.clone())
+    }
+
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }

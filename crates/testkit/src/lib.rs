@@ -11,6 +11,7 @@ pub mod generate;
 pub mod golden;
 pub mod harness;
 pub mod isolation;
+pub mod ldbc;
 pub mod model;
 pub mod naive;
 pub mod poll;

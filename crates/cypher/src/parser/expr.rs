@@ -85,11 +85,12 @@ pub(super) fn optional_where(p: &mut Parser<'_>) -> PResult<Option<Expr>> {
     }
 }
 
-/// The content of parentheses: a predicate if the parentheses are in predicate position.
+/// The content of parentheses. It may be a pattern: an operator around the parentheses may take it.
 fn parenthesized(p: &mut Parser<'_>) -> PResult<Expr> {
     above_in(
         p,
         Context {
+            is_predicate: true,
             bar_ends: false,
             ..p.context
         },

@@ -218,11 +218,20 @@ fn a_parenthesis_is_a_pattern_only_where_it_reads_as_one() {
     assert!(matches!(expr("[(a) - b, c]").kind, ExprKind::List(_)));
     for text in [
         "RETURN (a)-->(b)",
+        "RETURN ((a)-->(b))",
+        "RETURN size(((a)-->()))",
         "RETURN size((a)-->())",
         "MATCH (n) SET n.x = [(n)-->()]",
         "WITH (a)--(b) AS x RETURN x",
     ] {
         assert_eq!(error(text).detail, Detail::UnexpectedSyntax, "{text}");
+    }
+    for text in [
+        "RETURN not((a)-->(b)) AS x",
+        "RETURN ((a)-->(b)) AND true AS x",
+        "RETURN true XOR (((a)-->(b))) AS x",
+    ] {
+        query(text);
     }
     query(
         "MATCH (n) WHERE exists((n)-->()) AND EXISTS { (n)-->(m) WHERE m.x } OR COUNT { MATCH (n)--() } > 1 RETURN exists((n)-->())",

@@ -25,6 +25,29 @@ fn sums_of_thousands_of_terms_are_computed() {
     assert_eq!(db.query(&wrong).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
+/// Patterns in parentheses are values under boolean operators, and names of temporal fields have any case.
+#[test]
+fn values_are_written_as_in_neo4j() {
+    let db = place::open_empty().unwrap();
+    db.query("CREATE (:A {n: 1})-[:T]->(:A {n: 2}), (:A {n: 3})")
+        .unwrap();
+    let lonely = "MATCH (a:A) WITH a, not((a)--()) AS x, ((a)-->()) OR false AS y ORDER BY a.n \
+        RETURN collect([x, y]) AS v";
+    let pairs = [[false, true], [false, false], [true, false]];
+    let expected: Value = pairs
+        .iter()
+        .map(|pair| pair.iter().map(|truth| Value::Bool(*truth)).collect())
+        .collect();
+    assert_eq!(single(&db, lonely), expected);
+    let same = "RETURN datetime({epochmillis: 1500, TimeZone: '+01:00'}) = \
+        datetime({epochMillis: 1500, timezone: '+01:00'}) \
+        AND date({Year: 2024, ORDINALDAY: 60}) = date('2024-02-29') \
+        AND duration({Days: 1}) = duration('P1D') AS v";
+    assert_eq!(single(&db, same), Value::Bool(true));
+    let unknown = db.query("RETURN date({yaer: 2024})").unwrap_err();
+    assert!(unknown.to_string().contains("no field `yaer`"), "{unknown}");
+}
+
 /// Anything nested a hundred thousand levels deep is refused, from any source.
 #[test]
 fn deep_nesting_is_refused() {

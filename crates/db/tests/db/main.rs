@@ -15,6 +15,7 @@ mod neo4j;
 mod place;
 mod planning;
 mod points;
+mod projections;
 mod queries;
 mod readers;
 mod shared;

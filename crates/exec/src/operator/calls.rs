@@ -133,12 +133,11 @@ impl Operate for ProcedureCall {
                 .ok_or_else(|| procedure::gone(&signature.name))?;
             let mut gathered = Gathered::new(&call.yields);
             let mut sink = |row: Vec<Value>, watch: &mut Watch| gathered.add(&row, watch);
-            let (running, host) = (cx.run.host.running.clone(), cx.run.host.program.clone());
-            let mut running_call =
-                CallContext::new(cx.tx, &cx.run.views, &mut cx.run.watch, &mut sink)
-                    .with_program(running, host);
+            let run = &mut *cx.run;
+            let mut running_call = CallContext::new(cx.tx, &run.views, &mut run.watch, &mut sink)
+                .with_program(&run.host, &run.registry);
             let called = procedure.call(&arguments, &mut running_call);
-            cx.run.report.counters.add(&running_call.counters);
+            run.report.counters.add(&running_call.counters);
             drop(running_call);
             let called = called.and_then(|()| gathered.seal(&mut cx.run.watch));
             self.pending_bytes = gathered.held_bytes;

@@ -388,13 +388,13 @@ fn integer(number: u32) -> Value {
 }
 
 /// The rows with duplicates and self loops removed.
-fn simple(rows: &SparseRows, call: &mut CallContext<'_>) -> Result<SparseRows> {
+pub(super) fn simple(rows: &SparseRows, call: &mut CallContext<'_>) -> Result<SparseRows> {
     call.hold(rows.bytes())?;
     rows.simple(&mut StepCounter::new(&call.stop()))
 }
 
 /// Runs an algorithm; its memory is released when it ends.
-fn work<T>(
+pub(super) fn work<T>(
     call: &mut CallContext<'_>,
     job: impl FnOnce(&mut Resources<'_, Stop>) -> Result<T>,
 ) -> Result<T> {

@@ -4,9 +4,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-#[cfg(feature = "algorithms")]
-use super::algorithms;
 use super::{Registry, apoc, indexes, neo4j, paths, standard, statistics};
+#[cfg(feature = "algorithms")]
+use super::{algorithms, gds};
 use crate::{builtin, files};
 
 impl Registry {
@@ -16,7 +16,10 @@ impl Registry {
         builtin::register(&mut registry);
         files::register(&mut registry);
         #[cfg(feature = "algorithms")]
-        algorithms::register(&mut registry);
+        {
+            algorithms::register(&mut registry);
+            gds::register(&mut registry);
+        }
         paths::register(&mut registry);
         statistics::register(&mut registry);
         indexes::register(&mut registry);

@@ -5,6 +5,8 @@ mod algorithms;
 mod apoc;
 mod builtins;
 mod estimate;
+#[cfg(feature = "algorithms")]
+mod gds;
 mod indexes;
 mod neo4j;
 #[cfg(feature = "algorithms")]
@@ -24,7 +26,13 @@ use isomer_value::Value;
 use isomer_views::{ViewReader, ViewsAt};
 use rustc_hash::FxHashMap;
 
+#[cfg(feature = "algorithms")]
+use gds::Nested;
+#[cfg(feature = "algorithms")]
+pub use gds::{GraphCatalog, StatementPlanner};
+
 use crate::{
+    context::HostAccess,
     error::{ErrorClass, ExecError, Result},
     host::Host,
     limits::{Stop, Watch},
@@ -56,6 +64,9 @@ pub struct CallContext<'a> {
     pub(crate) running: Option<Arc<dyn RunningQueries>>,
     /// The program that runs the database.
     pub(crate) host: Option<Arc<dyn Host>>,
+    /// The database, for statements within the call and for its graphs in memory.
+    #[cfg(feature = "algorithms")]
+    pub(crate) database: Option<Nested>,
     /// What it has changed.
     pub(crate) counters: Counters,
     /// Bytes of the query's memory that this call holds.
@@ -76,19 +87,23 @@ impl<'a> CallContext<'a> {
             sink,
             running: None,
             host: None,
+            #[cfg(feature = "algorithms")]
+            database: None,
             counters: Counters::default(),
             held_bytes: 0,
         }
     }
 
-    /// With what it may ask about the program that runs the database.
-    pub(crate) fn with_program(
-        mut self,
-        running: Option<Arc<dyn RunningQueries>>,
-        host: Option<Arc<dyn Host>>,
-    ) -> Self {
-        self.running = running;
-        self.host = host;
+    /// With what it may ask about the program that runs the database, and about the database.
+    pub(crate) fn with_program(mut self, access: &HostAccess, registry: &Arc<Registry>) -> Self {
+        self.running = access.running.clone();
+        self.host = access.program.clone();
+        #[cfg(feature = "algorithms")]
+        {
+            self.database = Nested::of(access, registry);
+        }
+        #[cfg(not(feature = "algorithms"))]
+        let _ = registry;
         self
     }
 

@@ -202,7 +202,7 @@ fn in_rows(
 }
 
 /// Refuses more nodes than dense numbers can represent.
-fn check_node_count(nodes: usize) -> Result<()> {
+pub(super) fn check_node_count(nodes: usize) -> Result<()> {
     if nodes >= u32::MAX as usize {
         return Err(ExecError::limit(
             format!("{} nodes in a graph algorithm", u32::MAX),
@@ -258,7 +258,12 @@ fn nodes(choice: &Choice, call: &mut CallContext<'_>) -> Result<Vec<NodeId>> {
     Ok(found)
 }
 
-fn scan(label: Option<LabelId>, call: &mut CallContext<'_>, found: &mut Vec<NodeId>) -> Result<()> {
+/// All nodes, or those with a label, ascending.
+pub(super) fn scan(
+    label: Option<LabelId>,
+    call: &mut CallContext<'_>,
+    found: &mut Vec<NodeId>,
+) -> Result<()> {
     let mut after = None;
     loop {
         let before = found.len();

@@ -47,6 +47,22 @@ impl<'a> Settings<'a> {
         (!value.is_null()).then_some(value)
     }
 
+    /// The value of an option as it was given; none if it is absent or null.
+    #[cfg(feature = "algorithms")]
+    pub(super) fn any(&self, name: &str) -> Option<&'a Value> {
+        self.get(name)
+    }
+
+    /// A map; empty if the option is not given.
+    #[cfg(feature = "algorithms")]
+    pub(super) fn map(&self, name: &str) -> Result<Map> {
+        match self.get(name) {
+            None => Ok(Map::new()),
+            Some(Value::Map(map)) => Ok((**map).clone()),
+            Some(other) => Err(self.wrong(name, "a map", other)),
+        }
+    }
+
     pub(super) fn is_given(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -119,6 +135,19 @@ impl<'a> Settings<'a> {
 /// Kinds of values that only the algorithms take.
 #[cfg(feature = "algorithms")]
 impl Settings<'_> {
+    /// A list of finite numbers.
+    pub(super) fn floats(&self, name: &str, default: &[f64]) -> Result<Vec<f64>> {
+        let Some(value) = self.get(name) else {
+            return Ok(default.to_vec());
+        };
+        let numbers = value.as_list().map(|items| {
+            let number = |item: &Value| item.to_f64().filter(|number| number.is_finite());
+            items.iter().map(number).collect::<Option<Vec<f64>>>()
+        });
+        let wrong = || self.wrong(name, "a list of finite numbers", value);
+        numbers.flatten().ok_or_else(wrong)
+    }
+
     /// An integer within a range.
     pub(super) fn integer(
         &self,

@@ -128,7 +128,10 @@ fn of_temporal(kind: Kind, value: &Value, now: &Now) -> Result<Value, ValueError
 }
 
 fn of_map(kind: Kind, map: &Map, now: &Now) -> Result<Value, ValueError> {
-    if let (1, Some(zone)) = (map.len(), map.get("timezone")) {
+    let mut fields = map.iter();
+    if let (Some((name, zone)), None) = (fields.next(), fields.next())
+        && name.eq_ignore_ascii_case("timezone")
+    {
         return create_now(kind, std::slice::from_ref(zone), now);
     }
     Ok(match kind {

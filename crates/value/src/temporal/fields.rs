@@ -36,15 +36,29 @@ pub(super) const TIME_FIELDS: &[&str] = &[
 pub(super) struct Fields<'a> {
     pub what: &'static str,
     map: &'a Map,
+    /// Whether each field is written as this module does. Names are case-insensitive, as in Neo4j.
+    is_exact: bool,
 }
 
 impl<'a> Fields<'a> {
     /// Checks that every field of `map` is in one of the `known` lists.
     pub fn new(what: &'static str, map: &'a Map, known: &[&[&str]]) -> Result<Self, ValueError> {
-        let fields = Self { what, map };
+        let is_known = |name: &str, same: fn(&str, &str) -> bool| {
+            known
+                .iter()
+                .any(|list| list.iter().any(|one| same(one, name)))
+        };
+        let fields = Self {
+            what,
+            map,
+            is_exact: map.names().all(|name| is_known(name, |a, b| a == b)),
+        };
+        if fields.is_exact {
+            return Ok(fields);
+        }
         match map
             .names()
-            .find(|name| !known.iter().any(|list| list.contains(&&***name)))
+            .find(|name| !is_known(name, str::eq_ignore_ascii_case))
         {
             None => Ok(fields),
             Some(name) => Err(fields.error(format!(
@@ -63,11 +77,17 @@ impl<'a> Fields<'a> {
     }
 
     pub fn get(&self, name: &str) -> Option<&'a Value> {
-        self.map.get(name)
+        let exact = self.map.get(name);
+        if exact.is_some() || self.is_exact {
+            return exact;
+        }
+        let mut others = self.map.iter();
+        let found = others.find(|(other, _)| other.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
     }
 
     pub fn has(&self, names: &[&str]) -> bool {
-        names.iter().any(|name| self.map.contains(name))
+        names.iter().any(|name| self.get(name).is_some())
     }
 
     pub fn int(&self, name: &str) -> Result<Option<i64>, ValueError> {
