@@ -21,7 +21,7 @@ use super::{
     options::DirectoryOptions,
     page::{self, LastSync, MAX_MANIFEST_NUMBER, Owner, PAGE_BYTES, Page, State},
     process_lock::ProcessLock,
-    processes::{self, Entry, LogProcess},
+    processes::{self, LogProcess, ProcessSlot},
     random::random,
     recovery,
     segment::{Cursor, Segment, lost},
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{Append, LogError, LogId, Position, log::is_stopped};
 
-/// More patience is none: it can be added to any moment.
+/// Upper bound of a time-out, so that it can be added to any instant.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A thread that is about to sync gathers others if the last sync took at least, and at most, that long.
 const MIN_GATHERING: Duration = Duration::from_micros(100);
@@ -51,7 +51,7 @@ pub(super) struct Appending {
     /// Has a shared lock while the log is open.
     _presence: LockFile,
     /// The entry of this process in the list; `None` if the list is full.
-    entry: Option<Entry>,
+    entry: Option<ProcessSlot>,
     segment_bytes: u64,
     /// What a segment grows by.
     step_bytes: u64,
@@ -69,7 +69,7 @@ impl Appending {
         let local = local_folder(&*options.disk, folder)?;
         let presence = LockFile::open_folder(&local).map_err(failed)?;
         let patience = options.patience.min(MAX_TIMEOUT);
-        let is_alone = enter(&presence, folder, patience)?;
+        let is_alone = lock_presence(&presence, folder, patience)?;
         let disk = &options.disk;
         let manifest = match Manifest::read(&**disk, folder)? {
             Some(manifest) => manifest,
@@ -105,7 +105,7 @@ impl Appending {
         if is_alone {
             appending.recover(true)?;
             sync_names(&**disk, folder)?;
-            stay(&appending._presence, folder, patience)?;
+            share_presence(&appending._presence, folder, patience)?;
         } else {
             if let Owner::OtherFormat(format) = appending.page.owner() {
                 return Err(LogError::Refused(format!(
@@ -123,7 +123,7 @@ impl Appending {
                 appending.segments.remember(start);
             }
         }
-        appending.entry = Entry::new(&appending.page, &options.kind);
+        appending.entry = ProcessSlot::new(&appending.page, &options.kind);
         Ok((manifest, appending))
     }
 
@@ -186,8 +186,8 @@ impl Appending {
     }
 
     /// The state without a lock: at least that of every call that has returned.
-    pub(super) fn glance(&self) -> Result<State, LogError> {
-        match self.page.glance() {
+    pub(super) fn load_consistent(&self) -> Result<State, LogError> {
+        match self.page.load_consistent() {
             Some(state) => Ok(state),
             None => {
                 let lock = self.lock()?;
@@ -200,17 +200,18 @@ impl Appending {
     pub(super) fn end(&self) -> Result<Position, LogError> {
         match self.page.end() {
             Some(end) => Ok(end),
-            None => Ok(self.glance()?.tail.position),
+            None => Ok(self.load_consistent()?.tail.position),
         }
     }
 
     fn check_usable(&self) -> Result<(), LogError> {
         match self.page.has_failed() {
             false => Ok(()),
-            true => Err(LogError::Refused(
-                "a sync has failed, and it is unknown what is on the disk: close it in all processes, and open it again"
-                    .into(),
-            )),
+            true => Err(LogError::Refused(format!(
+                "a sync of the log in {} has failed, and it is unknown what is on the disk: close the database in all \
+                     processes, and open it again",
+                self.folder.display()
+            ))),
         }
     }
 
@@ -220,7 +221,7 @@ impl Appending {
             max: MAX_RECORD_BYTES,
         })?;
         // Another process is often faster: that needs no lock.
-        if at < self.end()? && at >= self.glance()?.first {
+        if at < self.end()? && at >= self.load_consistent()?.first {
             return Ok(Append::Taken);
         }
         let check = record_check(record, at);
@@ -236,7 +237,7 @@ impl Appending {
             _ if at > end => return Err(LogError::Gap { at, end }),
             _ => {}
         }
-        self.page.begin();
+        self.page.mark_changing();
         let bytes = frame_bytes(record.len());
         let is_full = tail.offset + bytes > self.segment_bytes;
         if is_full && tail.offset > HEADER_BYTES as u64 {
@@ -370,7 +371,7 @@ impl Appending {
         let whole = self.page.state();
         let tail = match whole {
             Some(state) => state.tail,
-            None => self.glance()?.tail,
+            None => self.load_consistent()?.tail,
         };
         if tail.position < upto {
             let (at, end) = (upto, tail.position);
@@ -405,7 +406,7 @@ impl Appending {
     }
 
     pub(super) fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
-        let State { tail, first } = self.glance()?;
+        let State { tail, first } = self.load_consistent()?;
         if from < first {
             return Err(LogError::Trimmed { first });
         }
@@ -444,7 +445,7 @@ impl Appending {
             first: below,
             ..self.manifest()?
         };
-        self.page.begin();
+        self.page.mark_changing();
         manifest.write(&*self.disk, &self.folder)?;
         self.page.publish(&State { tail, first: below });
         self.segments.forget_below(below);
@@ -457,9 +458,9 @@ impl Appending {
         time: Duration,
         stop: &AtomicBool,
     ) -> Result<Position, LogError> {
-        let mut outcome = self.glance();
+        let mut outcome = self.load_consistent();
         let mut is_over = || {
-            outcome = self.glance();
+            outcome = self.load_consistent();
             let state = outcome.as_ref();
             state.map_or(true, |state| state.tail.position > seen) || is_stopped(stop)
         };
@@ -476,7 +477,7 @@ impl Appending {
 
     /// The position below which all records are known to be durable.
     pub(super) fn durable(&self) -> Result<Position, LogError> {
-        let first = self.glance()?.first;
+        let first = self.load_consistent()?.first;
         Ok(self.page.synced().map_or(first, |synced| synced.max(first)))
     }
 }
@@ -530,7 +531,7 @@ const SYNC: &str = "sync";
 
 /// Takes a lock on the folder: an exclusive one if no other process has the log open, and a shared one otherwise.
 /// Returns whether it is the former.
-fn enter(presence: &LockFile, folder: &Path, patience: Duration) -> Result<bool, LogError> {
+fn lock_presence(presence: &LockFile, folder: &Path, patience: Duration) -> Result<bool, LogError> {
     let until = Instant::now() + patience;
     loop {
         for (mode, is_alone) in [(LockMode::Exclusive, true), (LockMode::Shared, false)] {
@@ -540,11 +541,18 @@ fn enter(presence: &LockFile, folder: &Path, patience: Duration) -> Result<bool,
             }
         }
         if Instant::now() >= until {
-            let what = "another process has been opening it for long, and may be stopped";
-            return Err(LogError::Unavailable(what.into()));
+            return Err(LogError::Unavailable(opened_elsewhere(folder, patience)));
         }
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+fn opened_elsewhere(folder: &Path, waited: Duration) -> String {
+    format!(
+        "another process has been opening the log in {} for more than {} s: wait, or end it if it is stopped",
+        folder.display(),
+        waited.as_secs_f64()
+    )
 }
 
 /// Makes the names in the folder above durable, that of the log among them: the process that made them may have ended
@@ -559,9 +567,9 @@ fn sync_names(disk: &dyn Disk, folder: &Path) -> Result<(), LogError> {
     synced.map_err(|error| io_error(above, &error))
 }
 
-/// Changes the exclusive lock into a shared one. In between, another process may enter alone, and do the same as this
-/// one.
-fn stay(presence: &LockFile, folder: &Path, patience: Duration) -> Result<(), LogError> {
+/// Changes the exclusive lock into a shared one. In between, another process may open the log, find itself alone, and
+/// do the same as this one.
+fn share_presence(presence: &LockFile, folder: &Path, patience: Duration) -> Result<(), LogError> {
     let until = Instant::now() + patience;
     loop {
         let locked = presence.try_lock(LockMode::Shared);
@@ -569,8 +577,7 @@ fn stay(presence: &LockFile, folder: &Path, patience: Duration) -> Result<(), Lo
             return Ok(());
         }
         if Instant::now() >= until {
-            let what = "another process has been opening it for long, and may be stopped";
-            return Err(LogError::Unavailable(what.into()));
+            return Err(LogError::Unavailable(opened_elsewhere(folder, patience)));
         }
         thread::sleep(Duration::from_millis(1));
     }

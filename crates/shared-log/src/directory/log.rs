@@ -158,7 +158,7 @@ impl SharedLog for DirectoryLog {
 
     fn first(&self) -> Result<Position, LogError> {
         match &self.access {
-            Access::Shared(appending) => Ok(appending.glance()?.first),
+            Access::Shared(appending) => Ok(appending.load_consistent()?.first),
             Access::ReadOnly(following) => Ok(following.manifest()?.first),
         }
     }

@@ -1,30 +1,31 @@
 //! The shared page of a log in a directory: the file `page`, mapped by every process that appends.
 //!
 //! ```text
-//! word 0  "isomerSP"            4  first position of the tail's segment     9  check of the words 2 to 8; 0: they change
+//! word 0  "isomerSP"            4  first position of the tail's segment     9  checksum of the words 2 to 8; 0 while a process changes them
 //!      1  format                5  offset of the tail in it                10  process that appends, for messages; 0: none
 //!      2  log, low half         6  hash of the frame before the tail       11  the records below are durable
-//!      3  log, high half        7  first position that is not trimmed      12  check of the words 2, 3 and 11
+//!      3  log, high half        7  first position that is not trimmed      12  checksum of the words 2, 3 and 11
 //!                               8  the position after the last record      13  not 0: a sync has failed
-//!     14  syncs that were asked for
-//!     15  their number when the last one began      16  threads that asked for it        17  how long it took, in ns
+//!     14  number of sync requests
+//!     15  their number when the last sync began     16  threads that requested it        17  its duration in ns
 //!     18  the favoured process; 0: none             19  not 0: it is within an append
-//!     20  number that users of the log raise (their manifest), and its check
+//!     20  number that users of the log raise (their manifest), and its checksum
 //!     21  the *scan start*: position        22  its segment        23  its offset
-//!     24  hash of the frame before it           25  check of the words 2, 3 and 21 to 24
+//!     24  hash of the frame before it           25  checksum of the words 2, 3 and 21 to 24
 //! from 64 on, eight words (a cache line) for each process:
-//!      0  its number; 0: free; the highest bit is set while a process enters itself here
+//!      0  its number; 0: free; the highest bit is set while a process writes itself here
 //!      1  when it started     2  the numbering of processes     3  it has applied the records below this position
 //!      4  its kind: 16 bytes of UTF-8, zeros at the end
 //! at the end: the bells
 //! ```
 //!
-//! The page only says what the files have: with a wrong check it is made from them again, under the append lock. The
+//! The page caches what the files contain. If its checksum does not match, an appender rebuilds it from them, under the
+//! append lock. The
 //! words 11 and 12 are a *receipt* in addition. The system writes the page to the disk at some time after they were
 //! stored, and the records below were durable before that: a log that ends earlier has lost records.
 //!
 //! The records below the scan start, and the one there, were durable, too, before it was stored. A process that opens
-//! the log looks for its end from there on, instead of from the begin of a segment. The record at the scan start is
+//! the log looks for its end from there on, instead of from the beginning of a segment. The record at the scan start is
 //! compared again, so that a log that lost its end is noticed.
 //!
 //! Word 20 and the processes are about the processes that have the log open: the first one that opens it clears them.
@@ -72,10 +73,10 @@ enum Word {
     Synced = 11,
     SyncedCheck = 12,
     Failed = 13,
-    Asked = 14,
-    Began = 15,
-    Expected = 16,
-    Took = 17,
+    SyncRequests = 14,
+    SyncBegan = 15,
+    SyncRequesters = 16,
+    SyncDuration = 17,
     Favoured = 18,
     Busy = 19,
     Manifest = 20,
@@ -94,7 +95,7 @@ pub(super) const MAX_MANIFEST_NUMBER: u64 = u64::MAX >> MANIFEST_CHECK_BITS;
 /// The word where the processes begin.
 const FIRST_PROCESS: usize = 64;
 
-/// What the page says of the log.
+/// The log as the page describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) tail: Cursor,
@@ -106,7 +107,7 @@ pub(super) struct State {
 /// possible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LastSync {
-    /// The number of syncs that were asked for when it began.
+    /// The number of sync requests when it began.
     pub(super) began: u64,
     /// The number of threads that asked for it, or for the next one while it ran.
     pub(super) askers: u64,
@@ -190,7 +191,7 @@ impl Page {
 
     /// The state while other processes may change it: it is at least that of every append and trim that has returned.
     /// `None` if the page is damaged.
-    pub(super) fn glance(&self) -> Option<State> {
+    pub(super) fn load_consistent(&self) -> Option<State> {
         let before = self.load(Word::Check);
         let state = self.loaded();
         if state.tail.position == 0 || state.first == 0 {
@@ -203,13 +204,13 @@ impl Page {
         (before == self.check(&state)).then_some(state)
     }
 
-    /// The position after the last record: that of [`Page::glance`]. One load while it does not change.
+    /// The position after the last record: that of [`Page::load_consistent`]. One load while it does not change.
     pub(super) fn end(&self) -> Option<Position> {
         let end = self.load(Word::End);
         if end == self.checked_end.0.load(Relaxed) && end != 0 {
             return Some(end);
         }
-        let end = self.glance()?.tail.position;
+        let end = self.load_consistent()?.tail.position;
         if self.load(Word::Check) != 0 {
             self.checked_end.0.store(end, Relaxed);
         }
@@ -246,7 +247,7 @@ impl Page {
     }
 
     /// Marks the state as changing: if this process ends now, it is made from the files again.
-    pub(super) fn begin(&self) {
+    pub(super) fn mark_changing(&self) {
         self.store_before(Word::Appender, self.pid);
         self.store_before(Word::Check, 0);
         // What is written next, also by copying into a mapped file, stays after that: a process that ends in between
@@ -340,7 +341,9 @@ impl Page {
 
     /// Counts a sync that is asked for; returns the number of them.
     pub(super) fn request_sync(&self) -> u64 {
-        self.word(Word::Asked).fetch_add(1, SeqCst).wrapping_add(1)
+        self.word(Word::SyncRequests)
+            .fetch_add(1, SeqCst)
+            .wrapping_add(1)
     }
 
     /// Whether as many threads have asked for a sync since `last` began as for that one.
@@ -350,22 +353,22 @@ impl Page {
 
     /// The number of syncs that were asked for; wraps around.
     pub(super) fn sync_requests(&self) -> u64 {
-        self.load(Word::Asked)
+        self.load(Word::SyncRequests)
     }
 
     pub(super) fn last_sync(&self) -> LastSync {
         LastSync {
-            began: self.load(Word::Began),
-            askers: self.load(Word::Expected),
-            took: Duration::from_nanos(self.load(Word::Took)),
+            began: self.load(Word::SyncBegan),
+            askers: self.load(Word::SyncRequesters),
+            took: Duration::from_nanos(self.load(Word::SyncDuration)),
         }
     }
 
     pub(super) fn set_last_sync(&self, last: &LastSync) {
-        self.store(Word::Began, last.began);
-        self.store(Word::Expected, last.askers);
+        self.store(Word::SyncBegan, last.began);
+        self.store(Word::SyncRequesters, last.askers);
         let took = u64::try_from(last.took.as_nanos()).unwrap_or(u64::MAX);
-        self.store(Word::Took, took);
+        self.store(Word::SyncDuration, took);
     }
 
     pub(super) fn has_failed(&self) -> bool {

@@ -35,9 +35,9 @@ pub struct LogProcess {
 
 /// The entry of this process.
 #[derive(Debug)]
-pub(super) struct Entry(usize);
+pub(super) struct ProcessSlot(usize);
 
-impl Entry {
+impl ProcessSlot {
     /// Enters this process into the list; `None` if all entries are in use.
     pub(super) fn new(page: &Page, kind: &str) -> Option<Self> {
         let id = ProcessId::current();
@@ -161,7 +161,8 @@ mod tests {
     fn a_full_list_takes_in_processes_when_others_leave_or_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let page = page(&folder);
-        let mut all: Vec<Entry> = std::iter::from_fn(|| Entry::new(&page, "server")).collect();
+        let mut all: Vec<ProcessSlot> =
+            std::iter::from_fn(|| ProcessSlot::new(&page, "server")).collect();
         assert_eq!(all.len(), 1015);
         all[9].set_applied(&page, 77);
         let listed = list(&page);
@@ -173,19 +174,19 @@ mod tests {
         };
         assert_eq!(listed[9], own);
         all.remove(500).remove(&page);
-        let entry = Entry::new(&page, "cli").expect("a free entry");
+        let entry = ProcessSlot::new(&page, "cli").expect("a free entry");
         assert_eq!(entry.0, 500);
-        assert!(Entry::new(&page, "cli").is_none());
+        assert!(ProcessSlot::new(&page, "cli").is_none());
         // A process ended without leaving, and another one while it entered itself.
         let words = entries(&page).nth(7).expect("an entry");
         words[1].fetch_add(1, SeqCst);
         let claimed = entries(&page).nth(8).expect("an entry");
         claimed[0].fetch_or(CLAIM, SeqCst);
         assert_eq!(list(&page).len(), 1013);
-        assert_eq!(Entry::new(&page, "cli").expect("a free entry").0, 7);
-        assert!(Entry::new(&page, "cli").is_none());
+        assert_eq!(ProcessSlot::new(&page, "cli").expect("a free entry").0, 7);
+        assert!(ProcessSlot::new(&page, "cli").is_none());
         page.forget_processes();
         assert!(list(&page).is_empty());
-        assert_eq!(Entry::new(&page, "cli").expect("a free entry").0, 0);
+        assert_eq!(ProcessSlot::new(&page, "cli").expect("a free entry").0, 0);
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
     }
     // While processes live no record is lost, and after a loss of power none that was durable.
     let is_loss = |later: &Head| !is_alone || later.durable > tail.position;
-    page.begin();
+    page.mark_changing();
     if let Some(end) = newest.remains(&tail, is_loss)? {
         newest.clear(&tail, end)?;
     }
