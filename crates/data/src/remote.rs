@@ -177,10 +177,12 @@ impl Caches {
                 (TAG_BUCKET, _) => changed_buckets = true,
                 (TAG_OWN_NUMBER, Some(_)) => has_operations = true,
                 (TAG_REPLICA | TAG_SEEN, Some(value)) => {
-                    self.own_replica.hear(commit.version, key, value)?;
+                    self.own_replica
+                        .apply_remote_change(commit.version, key, value)?;
                 }
                 (_, Some(value)) if key == NUMBERS => {
-                    self.own_replica.hear(commit.version, key, value)?;
+                    self.own_replica
+                        .apply_remote_change(commit.version, key, value)?;
                 }
                 (TAG_CONVERGENT_PROPERTY, Some(_)) => self.own_replica.enter_stored(key)?,
                 (_, value) if key.starts_with(KEEPERS) => {

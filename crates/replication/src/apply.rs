@@ -142,7 +142,7 @@ pub(crate) fn put_reached(
 fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataError> {
     let saw = |dot: Dot| entry.saw(dot);
     match op {
-        Op::NodeMade { node, labels, set } => edit_node(
+        Op::NodeCreated { node, labels, set } => edit_node(
             tx,
             node,
             labels.first().copied(),
@@ -183,15 +183,15 @@ fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataE
             take_all(&mut metadata.properties, entry, unset);
             put_all(&mut metadata.properties, entry, set);
         }),
-        Op::NodeGone { node } => {
+        Op::NodeDeleted { node } => {
             if records::find_node(tx, node)?.is_none() {
                 return Ok(()); // nothing is known of it, so nothing was left
             }
             let gone = |dot: Dot| entry.saw(dot);
             edit_node(tx, node, None, Some(&gone), &mut |_| ())
         }
-        Op::NodeKept { .. } => endpoint_keepers::apply_added_creation(tx, entry, op),
-        Op::RelMade { .. } => apply_relationship(tx, entry, op),
+        Op::NodeCreationAdded { .. } => endpoint_keepers::apply_added_creation(tx, entry, op),
+        Op::RelCreated { .. } => apply_relationship(tx, entry, op),
         Op::RelChanged { rel, set, unset } => {
             let Some(id) = records::find_rel(tx, rel)? else {
                 return Ok(()); // it is gone for good
@@ -202,7 +202,7 @@ fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataE
             })
         }
         // A relationship has one creation, so its deletion is final and leaves no ghost.
-        Op::RelGone { rel } => match records::find_rel(tx, rel)? {
+        Op::RelDeleted { rel } => match records::find_rel(tx, rel)? {
             Some(id) => purge_relationship(tx, id),
             None => Ok(()),
         },
@@ -212,14 +212,14 @@ fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataE
             place,
             action,
         } => apply_field(tx, entry, owner, *op, place, action),
-        Op::FileMade { .. }
-        | Op::FileGone { .. }
-        | Op::FileCalled { .. }
-        | Op::FileSized { .. }
+        Op::FileCreated { .. }
+        | Op::FileDeleted { .. }
+        | Op::FileRenamed { .. }
+        | Op::FileResized { .. }
         | Op::ChunkPut { .. }
-        | Op::ChunksGone { .. }
-        | Op::FolderMade { .. }
-        | Op::FolderGone { .. } => files::apply_to_files(tx, entry, op),
+        | Op::ChunksDeleted { .. }
+        | Op::FolderCreated { .. }
+        | Op::FolderDeleted { .. } => files::apply_to_files(tx, entry, op),
         _ => apply_to_bucket(tx, entry, op),
     }
 }
@@ -351,7 +351,7 @@ fn cut_relationships(tx: &mut Transaction, id: NodeId, creations: &[Dot]) -> Res
 // ---- relationships
 
 fn apply_relationship(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataError> {
-    let Op::RelMade {
+    let Op::RelCreated {
         rel,
         type_id,
         source,
@@ -564,7 +564,7 @@ fn apply_to_bucket(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<()
     let saw = |dot: Dot| entry.saw(dot);
     let stamp = entry.stamp();
     match op {
-        Op::BucketMade { bucket, options } => {
+        Op::BucketCreated { bucket, options } => {
             let value = vec![options >> 1, options & 1];
             decode_options(&value)
                 .map_err(|_| DataError::invalid("the options of a bucket are malformed"))?;
@@ -612,8 +612,8 @@ fn apply_to_bucket(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<()
             };
             buckets::change_sequence(tx, *bucket, name, &saw, Some(version))
         }
-        Op::BucketGone { bucket } => drop_bucket(tx, *bucket, None, &saw),
-        Op::KindGone { bucket, kind } => drop_bucket(tx, *bucket, Some(*kind), &saw),
+        Op::BucketDropped { bucket } => drop_bucket(tx, *bucket, None, &saw),
+        Op::KindDropped { bucket, kind } => drop_bucket(tx, *bucket, Some(*kind), &saw),
         _ => Err(malformed("an operation")),
     }
 }

@@ -116,7 +116,7 @@ pub(crate) fn add_creation(
         carried.push((*prop, values));
     }
     records::put_node_metadata(tx, id, &metadata, &before, true)?;
-    Ok(Some(Op::NodeKept {
+    Ok(Some(Op::NodeCreationAdded {
         node,
         replaced,
         labels,
@@ -192,7 +192,7 @@ pub(crate) fn apply_added_creation(
     entry: &LogEntry,
     op: &Op,
 ) -> Result<(), DataError> {
-    let Op::NodeKept {
+    let Op::NodeCreationAdded {
         node,
         replaced,
         labels,

@@ -5,23 +5,34 @@
 //! ```text
 //! entry      u8 format (1), id replica, id number, id hybrid time, vector (what it had seen), operations to the end
 //! operation  u8 tag:
-//!   01 node made       identity, labels, properties          02 node changed  identity, labels added, labels removed,
-//!   03 node gone       identity                                                  properties set, properties removed
-//!   04 relationship made  identity, id type, identity source, identity target, dots source, dots target, u8 keeps ends, properties
-//!   05 relationship changed  identity, properties set, removed   06 relationship gone  identity
-//!   07 field           u8 owner (0 node, 1 relationship), identity, id number in the transaction, bytes place, bytes action
-//!   08 bucket made     id bucket, u8 options                  09 bucket gone   id bucket
-//!   0a put             id bucket, u8 0, bytes key, bytes entry                 0b taken out  id bucket, bytes key
-//!   0c range taken out id bucket, bytes start, u8 bounded, bytes end
-//!   0d value added     id bucket, bytes key, bytes value      0e value removed id bucket, bytes key, bytes value
-//!   0f sequence        id bucket, bytes name, id last
-//!   10 bucket of a kind gone  id bucket, u8 0 one value a key, 1 several
-//!   11 node kept       identity, dots replaced, labels, id number of properties, and as many: id property, id number, and as many:
-//!                      id time, bytes value (see `endpoint_keepers`)
-//!   12 file made       identity, id ms                        13 file gone    identity
-//!   14 file called     identity, bytes path                   15 file sized   identity, id bytes, id modified ms
-//!   16 chunk put       identity, id chunk, bytes content      17 chunks gone  identity, id first
-//!   18 folder made     bytes path, id ms                      19 folder gone  bytes path
+//!   01 node created             identity, labels, properties
+//!   02 node changed             identity, labels added, labels removed, properties set, properties removed
+//!   03 node deleted             identity
+//!   04 relationship created     identity, id type, identity source, identity target, dots source, dots target,
+//!                               u8 keeps ends, properties
+//!   05 relationship changed     identity, properties set, removed
+//!   06 relationship deleted     identity
+//!   07 field                    u8 owner (0 node, 1 relationship), identity, id number in the transaction,
+//!                               bytes place, bytes action
+//!   08 bucket created           id bucket, u8 options
+//!   09 bucket dropped           id bucket
+//!   0a put                      id bucket, u8 0, bytes key, bytes entry
+//!   0b removed                  id bucket, bytes key
+//!   0c range removed            id bucket, bytes start, u8 bounded, bytes end
+//!   0d value added              id bucket, bytes key, bytes value
+//!   0e value removed            id bucket, bytes key, bytes value
+//!   0f sequence                 id bucket, bytes name, id last
+//!   10 kind of a bucket dropped id bucket, u8 0 one value a key, 1 several
+//!   11 node creation added      identity, dots replaced, labels, id number of properties, and as many: id property,
+//!                               id number, and as many: id time, bytes value (see `endpoint_keepers`)
+//!   12 file created             identity, id ms
+//!   13 file deleted             identity
+//!   14 file renamed             identity, bytes path
+//!   15 file resized             identity, id bytes, id modified ms
+//!   16 chunk put                identity, id chunk, bytes content
+//!   17 chunks deleted           identity, id first
+//!   18 folder created           bytes path, id ms
+//!   19 folder deleted           bytes path
 //! ```
 //! Operations are in the order of the transaction. Each removes what its transaction had seen where it writes,
 //! including its own earlier operations, and puts its item with the transaction's dot.
@@ -398,7 +409,7 @@ macro_rules! operations {
 }
 
 operations! {
-    0x01 NodeMade { node: Identity => identity, labels: Vec<LabelId> => labels, set: Set => set }
+    0x01 NodeCreated { node: Identity => identity, labels: Vec<LabelId> => labels, set: Set => set }
     0x02 NodeChanged {
         node: Identity => identity,
         added: Vec<LabelId> => labels,
@@ -406,8 +417,8 @@ operations! {
         set: Set => set,
         unset: Vec<PropId> => props,
     }
-    0x03 NodeGone { node: Identity => identity }
-    0x04 RelMade {
+    0x03 NodeDeleted { node: Identity => identity }
+    0x04 RelCreated {
         rel: Identity => identity,
         type_id: TypeId => type_id,
         source: Identity => identity,
@@ -418,30 +429,30 @@ operations! {
         set: Set => set,
     }
     0x05 RelChanged { rel: Identity => identity, set: Set => set, unset: Vec<PropId> => props }
-    0x06 RelGone { rel: Identity => identity }
+    0x06 RelDeleted { rel: Identity => identity }
     0x07 Field { owner: Owner => owner, op: u32 => same, place: Vec<u8> => place, action: Vec<u8> => action }
-    0x08 BucketMade { bucket: u32 => bucket, options: u8 => same }
+    0x08 BucketCreated { bucket: u32 => bucket, options: u8 => same }
     /// Drops the values of both kinds.
-    0x09 BucketGone { bucket: u32 => bucket }
+    0x09 BucketDropped { bucket: u32 => bucket }
     0x0a Put { bucket: u32 => bucket, reserved: Reserved => same, key: Vec<u8> => same, entry: Vec<u8> => entry }
     0x0b Taken { bucket: u32 => bucket, key: Vec<u8> => same }
     0x0c RangeTaken { bucket: u32 => bucket, start: Vec<u8> => same, end: Option<Vec<u8>> => same }
     0x0d ValueAdded { bucket: u32 => bucket, key: Vec<u8> => same, value: Vec<u8> => same }
     0x0e ValueRemoved { bucket: u32 => bucket, key: Vec<u8> => same, value: Vec<u8> => same }
     0x0f Sequence { bucket: u32 => bucket, name: Vec<u8> => same, last: u64 => same }
-    0x10 KindGone { bucket: u32 => bucket, kind: BucketKind => same }
-    0x11 NodeKept {
+    0x10 KindDropped { bucket: u32 => bucket, kind: BucketKind => same }
+    0x11 NodeCreationAdded {
         node: Identity => identity,
         replaced: Vec<Dot> => dots,
         labels: Vec<LabelId> => labels,
         carried: CopiedProperties => carried,
     }
-    0x12 FileMade { file: Identity => identity, created_ms: u64 => same }
-    0x13 FileGone { file: Identity => identity }
-    0x14 FileCalled { file: Identity => identity, path: String => same }
-    0x15 FileSized { file: Identity => identity, bytes: u64 => same, modified_ms: u64 => same }
+    0x12 FileCreated { file: Identity => identity, created_ms: u64 => same }
+    0x13 FileDeleted { file: Identity => identity }
+    0x14 FileRenamed { file: Identity => identity, path: String => same }
+    0x15 FileResized { file: Identity => identity, bytes: u64 => same, modified_ms: u64 => same }
     0x16 ChunkPut { file: Identity => identity, chunk: u64 => same, bytes: Vec<u8> => same }
-    0x17 ChunksGone { file: Identity => identity, from: u64 => same }
-    0x18 FolderMade { path: String => same, created_ms: u64 => same }
-    0x19 FolderGone { path: String => same }
+    0x17 ChunksDeleted { file: Identity => identity, from: u64 => same }
+    0x18 FolderCreated { path: String => same, created_ms: u64 => same }
+    0x19 FolderDeleted { path: String => same }
 }

@@ -63,12 +63,12 @@ pub(crate) fn log_file_changes(tx: &mut Transaction, stamp: Stamp) -> Result<Vec
             {
                 log_path_change(tx, number, path, stamp, &mut operations)?;
             }
-            FileNote::FolderMade(path) => log_folder_change(tx, path, stamp, &mut operations)?,
-            FileNote::FolderGone(path) => {
+            FileNote::FolderCreated(path) => log_folder_change(tx, path, stamp, &mut operations)?,
+            FileNote::FolderDeleted(path) => {
                 files::put_makings(tx, &path, Vec::new())?;
                 operations.left.push(folder_of(&path).to_owned());
                 operations.touched.push(path.clone());
-                operations.ops.push(Op::FolderGone { path });
+                operations.ops.push(Op::FolderDeleted { path });
             }
             FileNote::Sized(number) => drop(operations.sized.insert(number)),
             FileNote::Written(number, from, to) => {
@@ -113,7 +113,7 @@ fn log_created_file(
     };
     files::put_file_metadata(tx, number, &metadata)?;
     operations.sized.insert(number);
-    operations.ops.push(Op::FileMade {
+    operations.ops.push(Op::FileCreated {
         file: identity,
         created_ms,
     });
@@ -132,7 +132,7 @@ fn log_removed_file(
     operations
         .touched
         .extend(files::forget_file(tx, number, &metadata)?);
-    operations.ops.push(Op::FileGone {
+    operations.ops.push(Op::FileDeleted {
         file: metadata.identity,
     });
     Ok(())
@@ -149,7 +149,7 @@ fn log_path_change(
         return Ok(());
     };
     operations.left.push(folder_of(&metadata.shown).to_owned());
-    operations.ops.push(Op::FileCalled {
+    operations.ops.push(Op::FileRenamed {
         file: metadata.identity.clone(),
         path: path.clone(),
     });
@@ -175,7 +175,7 @@ fn log_folder_change(
     let mut value = Vec::new();
     push_id(&mut value, created_ms);
     files::put_makings(tx, &path, vec![Version { stamp, value }])?;
-    operations.ops.push(Op::FolderMade { path, created_ms });
+    operations.ops.push(Op::FolderCreated { path, created_ms });
     Ok(())
 }
 
@@ -195,7 +195,7 @@ fn log_content_change(
         for cell in tx.raw().keys_between(&start, end.as_deref())? {
             cells::drop_cell(tx, &cell[1..])?;
         }
-        operations.ops.push(Op::ChunksGone { file, from });
+        operations.ops.push(Op::ChunksDeleted { file, from });
     }
     for (number, chunk) in std::mem::take(&mut operations.written) {
         let Some(file) = named_file(tx, number, gone)? else {
@@ -218,7 +218,7 @@ fn log_content_change(
         };
         let value = value.encode();
         buckets::put_creations(tx, &keyspace::file(number), vec![Version { stamp, value }])?;
-        operations.ops.push(Op::FileSized {
+        operations.ops.push(Op::FileResized {
             file,
             bytes: record.bytes,
             modified_ms: record.modified_ms,

@@ -353,17 +353,17 @@ pub(crate) fn apply_to_files(
     let saw = |dot: Dot| entry.saw(dot);
     let stamp = entry.stamp();
     match op {
-        Op::FileMade { file, created_ms } => {
+        Op::FileCreated { file, created_ms } => {
             if find_file(tx, file)?.is_some() {
                 return Ok(()); // a state transfer brought it
             }
             make_file(tx, file, stamp, *created_ms).map(drop)
         }
-        Op::FileGone { file } => match find_file(tx, file)? {
+        Op::FileDeleted { file } => match find_file(tx, file)? {
             Some(number) => purge_file(tx, number),
             None => Ok(()),
         },
-        Op::FileCalled { file, path } => {
+        Op::FileRenamed { file, path } => {
             check_path(path)?;
             let Some(number) = find_file(tx, file)? else {
                 return Ok(()); // it is gone for good
@@ -376,7 +376,7 @@ pub(crate) fn apply_to_files(
             let touched = call_file(tx, number, metadata, called)?;
             assign_paths(tx, touched)
         }
-        Op::FileSized {
+        Op::FileResized {
             file,
             bytes,
             modified_ms,
@@ -406,7 +406,7 @@ pub(crate) fn apply_to_files(
             after.push(Version { stamp, value });
             materialize_chunk(tx, number, *chunk, &before, after)
         }
-        Op::ChunksGone { file, from } => {
+        Op::ChunksDeleted { file, from } => {
             let Some(number) = find_file(tx, file)? else {
                 return Ok(());
             };
@@ -422,7 +422,7 @@ pub(crate) fn apply_to_files(
             }
             Ok(())
         }
-        Op::FolderMade { path, created_ms } => {
+        Op::FolderCreated { path, created_ms } => {
             check_path(path)?;
             let mut makings = makings(tx, path)?;
             remove_seen(&mut makings, &saw);
@@ -431,7 +431,7 @@ pub(crate) fn apply_to_files(
             makings.push(Version { stamp, value });
             materialize_folder(tx, path, makings)
         }
-        Op::FolderGone { path } => {
+        Op::FolderDeleted { path } => {
             check_path(path)?;
             let mut makings = makings(tx, path)?;
             remove_seen(&mut makings, &saw);

@@ -210,7 +210,7 @@ impl LogEntryBuilder {
                 observe_fields(tx, ConvergentOwner::Node(*id));
                 self.node(*id).gone = true;
                 self.given.remove(&node);
-                self.ops.push(Op::NodeGone { node });
+                self.ops.push(Op::NodeDeleted { node });
             }
             Change::RelationshipCreated { id, record } => {
                 let record = RecordRef::new(record)?;
@@ -223,7 +223,7 @@ impl LogEntryBuilder {
                     self.creations(tx, row.source, keeps)?,
                     self.creations(tx, row.target, keeps)?,
                 ];
-                self.ops.push(Op::RelMade {
+                self.ops.push(Op::RelCreated {
                     rel,
                     type_id: row.type_id,
                     source: self.node_name(tx, row.source)?,
@@ -252,7 +252,7 @@ impl LogEntryBuilder {
                 let rel = self.rel_name(tx, *id)?;
                 observe_fields(tx, ConvergentOwner::Relationship(*id));
                 self.rel(*id).gone = true;
-                self.ops.push(Op::RelGone { rel });
+                self.ops.push(Op::RelDeleted { rel });
             }
             Change::Converged {
                 owner,
@@ -342,7 +342,7 @@ impl LogEntryBuilder {
         };
         self.give(&identity);
         self.node(id).made = Some(identity.clone());
-        self.ops.push(Op::NodeMade {
+        self.ops.push(Op::NodeCreated {
             node: identity,
             labels,
             set: properties_of(&record)?,
@@ -431,7 +431,7 @@ impl LogEntryBuilder {
                     vec![Version { stamp, value }],
                 )?;
                 self.buckets.insert(*bucket);
-                Op::BucketMade {
+                Op::BucketCreated {
                     bucket: *bucket,
                     options: u8::from(*multi) << 1 | u8::from(*reversible),
                 }
@@ -475,7 +475,7 @@ impl LogEntryBuilder {
         if kind == BucketKind::Map {
             self.uncovered.insert(bucket);
         }
-        Ok(Op::KindGone { bucket, kind })
+        Ok(Op::KindDropped { bucket, kind })
     }
 
     fn put(

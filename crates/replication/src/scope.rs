@@ -165,7 +165,7 @@ pub(crate) fn check_in_space(store: &DataStore, ops: &[Op]) -> Result<(), DataEr
     let mut without: Vec<(&Identity, &[LabelId])> = Vec::new();
     for op in ops {
         match op {
-            Op::NodeMade { node, labels, .. } => {
+            Op::NodeCreated { node, labels, .. } => {
                 check_identity(store, node)?;
                 if matches!(node, Identity::Made { .. }) && !space.has_any(labels) {
                     without.push((node, labels));
@@ -177,8 +177,10 @@ pub(crate) fn check_in_space(store: &DataStore, ops: &[Op]) -> Result<(), DataEr
                     without.retain(|(made, _)| *made != node);
                 }
             }
-            Op::NodeGone { node } | Op::NodeKept { node, .. } => check_identity(store, node)?,
-            Op::RelMade {
+            Op::NodeDeleted { node } | Op::NodeCreationAdded { node, .. } => {
+                check_identity(store, node)?
+            }
+            Op::RelCreated {
                 source,
                 target,
                 type_id,
@@ -194,24 +196,24 @@ pub(crate) fn check_in_space(store: &DataStore, ops: &[Op]) -> Result<(), DataEr
                 owner: Owner::Node(node),
                 ..
             } => check_identity(store, node)?,
-            Op::RelChanged { .. } | Op::RelGone { .. } | Op::Field { .. } => {}
-            Op::BucketMade { bucket, .. }
-            | Op::BucketGone { bucket }
-            | Op::KindGone { bucket, .. }
+            Op::RelChanged { .. } | Op::RelDeleted { .. } | Op::Field { .. } => {}
+            Op::BucketCreated { bucket, .. }
+            | Op::BucketDropped { bucket }
+            | Op::KindDropped { bucket, .. }
             | Op::Put { bucket, .. }
             | Op::Taken { bucket, .. }
             | Op::RangeTaken { bucket, .. }
             | Op::ValueAdded { bucket, .. }
             | Op::ValueRemoved { bucket, .. }
             | Op::Sequence { bucket, .. } => check_bucket(store, *bucket)?,
-            Op::FileMade { .. }
-            | Op::FileGone { .. }
-            | Op::FileCalled { .. }
-            | Op::FileSized { .. }
+            Op::FileCreated { .. }
+            | Op::FileDeleted { .. }
+            | Op::FileRenamed { .. }
+            | Op::FileResized { .. }
             | Op::ChunkPut { .. }
-            | Op::ChunksGone { .. }
-            | Op::FolderMade { .. }
-            | Op::FolderGone { .. } => check_files_travel(store)?,
+            | Op::ChunksDeleted { .. }
+            | Op::FolderCreated { .. }
+            | Op::FolderDeleted { .. } => check_files_travel(store)?,
         }
     }
     match without.first() {

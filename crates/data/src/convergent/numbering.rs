@@ -137,7 +137,7 @@ impl Numbering<'_> {
         let own_replica = &self.store.shared().own_replica;
         let size = (numbers.block * 2).clamp(1, MAX_RESERVED_SHARED);
         let reserved = commit_small(&**self.store.engine(), Durability::Buffered, |tx| {
-            own_replica.enter_heard(numbers);
+            own_replica.apply_remote_changes(numbers);
             let stored = tx.get(NUMBERS)?;
             let stored = stored.map(|stored| {
                 decode_numbers(&stored)

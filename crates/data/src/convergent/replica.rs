@@ -55,7 +55,7 @@ pub struct OwnReplica {
     pub(crate) numbers: Arc<Mutex<Numbers>>,
     /// What other processes stored about them, not entered yet: numbers are locked while they are reserved, in a
     /// commit.
-    heard: Mutex<Vec<Heard>>,
+    remote_changes: Mutex<Vec<RemoteChange>>,
     /// Whether the numbers that the last epoch committed are not stored as seen yet: it was not shut down cleanly.
     pub(crate) is_unclean: AtomicBool,
     /// The last hybrid time assigned.
@@ -89,7 +89,7 @@ pub(crate) struct Gap {
 
 /// What another process stored about the numbers.
 #[derive(Debug)]
-enum Heard {
+enum RemoteChange {
     Name(u32, ReplicaId),
     /// The first number not reserved.
     Reserved(ReplicaNo),
@@ -97,7 +97,7 @@ enum Heard {
     Settled(u32, u64, Version),
 }
 
-impl Heard {
+impl RemoteChange {
     fn is_replaced_by(&self, later: &Self) -> bool {
         match (self, later) {
             (Self::Reserved(one), Self::Reserved(other)) => one == other,
@@ -194,42 +194,47 @@ impl OwnReplica {
     }
 
     /// Another process stored a name, a reservation of numbers, or what is settled, in the commit `version`.
-    pub(crate) fn hear(&self, version: Version, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+    pub(crate) fn apply_remote_change(
+        &self,
+        version: Version,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), DataError> {
         let malformed = || DataError::corrupt("the numbers of another process are malformed");
-        let heard = match key.split_first() {
+        let change = match key.split_first() {
             Some((&TAG_REPLICA, at)) => {
                 let at = at.try_into().map(u32::from_be_bytes).ok();
                 let name = ReplicaId::from_bytes(value);
                 let (at, name) = at.zip(name).ok_or_else(malformed)?;
-                Heard::Name(at, name)
+                RemoteChange::Name(at, name)
             }
             Some((&TAG_SEEN, replica)) => {
                 let replica = sole_id(replica, "a replica")?;
                 let replica = u32::try_from(replica).map_err(|_| malformed())?;
-                Heard::Settled(replica, decode_seen(value)?.0, version)
+                RemoteChange::Settled(replica, decode_seen(value)?.0, version)
             }
-            _ => Heard::Reserved(decode_numbers(value).ok_or_else(malformed)?.0),
+            _ => RemoteChange::Reserved(decode_numbers(value).ok_or_else(malformed)?.0),
         };
-        let mut all = self.heard.lock();
-        // A process that takes no numbers hears of many: what is out of date is replaced.
-        let known = all.iter_mut().find(|known| known.is_replaced_by(&heard));
+        let mut all = self.remote_changes.lock();
+        // A process that takes no numbers keeps many of them: what is out of date is replaced.
+        let known = all.iter_mut().find(|known| known.is_replaced_by(&change));
         match known {
-            Some(known) => *known = heard,
-            None => all.push(heard),
+            Some(known) => *known = change,
+            None => all.push(change),
         }
         Ok(())
     }
 
     /// Enters what other processes stored.
-    pub(crate) fn enter_heard(&self, numbers: &mut Numbers) {
-        let heard = std::mem::take(&mut *self.heard.lock());
-        heard.into_iter().for_each(|one| numbers.enter(one));
+    pub(crate) fn apply_remote_changes(&self, numbers: &mut Numbers) {
+        let changes = std::mem::take(&mut *self.remote_changes.lock());
+        changes.into_iter().for_each(|one| numbers.enter(one));
     }
 
     /// The numbers, locked.
     pub(crate) fn numbers(&self) -> MutexGuard<'_, Numbers> {
         let mut numbers = self.numbers.lock();
-        self.enter_heard(&mut numbers);
+        self.apply_remote_changes(&mut numbers);
         numbers
     }
 
@@ -471,13 +476,15 @@ impl Drop for Ticket {
 }
 
 impl Numbers {
-    fn enter(&mut self, heard: Heard) {
-        match heard {
-            Heard::Name(at, name) if at as usize == self.names.len() => self.names.push(name),
+    fn enter(&mut self, change: RemoteChange) {
+        match change {
+            RemoteChange::Name(at, name) if at as usize == self.names.len() => {
+                self.names.push(name)
+            }
             // It was read from a state that has it.
-            Heard::Name(..) => {}
-            Heard::Reserved(own) => self.own = self.own.or(Some(own)),
-            Heard::Settled(replica, upto, version) => {
+            RemoteChange::Name(..) => {}
+            RemoteChange::Reserved(own) => self.own = self.own.or(Some(own)),
+            RemoteChange::Settled(replica, upto, version) => {
                 if self.own == Some(ReplicaNo(replica)) {
                     self.mark_settled(upto, version);
                 }
@@ -508,7 +515,7 @@ impl Numbers {
 
 pub(crate) fn too_many(count: usize) -> DataError {
     DataError::Limit {
-        what: "the number of replicas heard of, all their epochs included".into(),
+        what: "the number of replicas that this database knows, all their epochs included".into(),
         size: count.to_string(),
         max: MAX_REPLICAS.to_string(),
         advice: "do not exchange with this peer; export and import begin a replication anew",

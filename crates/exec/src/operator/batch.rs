@@ -50,7 +50,7 @@ pub(super) struct BatchApply {
 
 /// What a statement asks of its batches.
 #[derive(Clone, Copy)]
-struct Terms {
+struct BatchSettings {
     rows: usize,
     concurrency: usize,
 }
@@ -118,13 +118,13 @@ impl BatchApply {
     }
 
     /// Runs the next batches, as many at once as the statement allows. False at the end of the input.
-    fn run_next(&mut self, plan: &Plan, terms: Terms, cx: &mut Cx<'_>) -> Result<bool> {
+    fn run_next(&mut self, plan: &Plan, settings: BatchSettings, cx: &mut Cx<'_>) -> Result<bool> {
         let Some(durability) = cx.run.host.own_commits else {
             return Err(in_caller_transaction());
         };
-        let mut jobs = Vec::with_capacity(terms.concurrency);
-        while jobs.len() < terms.concurrency {
-            let Some(rows) = self.take_batch(terms.rows, cx)? else {
+        let mut jobs = Vec::with_capacity(settings.concurrency);
+        while jobs.len() < settings.concurrency {
+            let Some(rows) = self.take_batch(settings.rows, cx)? else {
                 break;
             };
             if self.stopped {
@@ -411,7 +411,7 @@ fn count(expr: Option<&BoundExpr>, what: &str, cx: &mut Cx<'_>) -> Result<Option
     }
 }
 
-fn terms(plan: &Plan, cx: &mut Cx<'_>) -> Result<Terms> {
+fn settings(plan: &Plan, cx: &mut Cx<'_>) -> Result<BatchSettings> {
     let rows = match count(plan.batch_rows.as_ref(), "rows of a transaction", cx)? {
         None => BATCH_ROWS,
         Some(0) => {
@@ -426,7 +426,7 @@ fn terms(plan: &Plan, cx: &mut Cx<'_>) -> Result<Terms> {
         Some(0) => cx.run.threads.workers,
         Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
     };
-    Ok(Terms {
+    Ok(BatchSettings {
         rows,
         concurrency: concurrency.clamp(1, MAX_CONCURRENCY),
     })
@@ -449,7 +449,7 @@ impl Operate for BatchApply {
         let Op::BatchApply(plan) = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
-        let terms = terms(plan, cx)?;
+        let settings = settings(plan, cx)?;
         loop {
             if let Some(mut chunk) = self.ready.pop_front() {
                 op_ref.prune(&mut chunk);
@@ -458,7 +458,7 @@ impl Operate for BatchApply {
             if self.ended {
                 return Ok(None);
             }
-            if !self.run_next(plan, terms, cx)? {
+            if !self.run_next(plan, settings, cx)? {
                 self.ended = true;
                 read_latest(cx)?;
             }

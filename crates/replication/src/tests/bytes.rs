@@ -25,7 +25,7 @@ fn operations() -> Vec<Op> {
     };
     let set = vec![(PropId(4), b"x".to_vec()), (PropId(900), Vec::new())];
     vec![
-        Op::NodeMade {
+        Op::NodeCreated {
             node: keyed.clone(),
             labels: vec![LabelId(1), LabelId(300)],
             set: set.clone(),
@@ -37,10 +37,10 @@ fn operations() -> Vec<Op> {
             set: set.clone(),
             unset: vec![PropId(5)],
         },
-        Op::NodeGone {
+        Op::NodeDeleted {
             node: keyed.clone(),
         },
-        Op::RelMade {
+        Op::RelCreated {
             rel: made(1),
             type_id: TypeId(9),
             source: made(2),
@@ -55,7 +55,7 @@ fn operations() -> Vec<Op> {
             set,
             unset: vec![PropId(5), PropId(6)],
         },
-        Op::RelGone { rel: made(1) },
+        Op::RelDeleted { rel: made(1) },
         Op::Field {
             owner: Owner::Node(keyed.clone()),
             op: 3,
@@ -68,11 +68,11 @@ fn operations() -> Vec<Op> {
             place: vec![],
             action: vec![],
         },
-        Op::BucketMade {
+        Op::BucketCreated {
             bucket: 3,
             options: 5,
         },
-        Op::BucketGone { bucket: 3 },
+        Op::BucketDropped { bucket: 3 },
         Op::Put {
             bucket: 300,
             reserved: Reserved,
@@ -108,30 +108,30 @@ fn operations() -> Vec<Op> {
             name: b"orders".to_vec(),
             last: 1 << 40,
         },
-        Op::KindGone {
+        Op::KindDropped {
             bucket: 3,
             kind: BucketKind::Map,
         },
-        Op::KindGone {
+        Op::KindDropped {
             bucket: 3,
             kind: BucketKind::Multi,
         },
-        Op::NodeKept {
+        Op::NodeCreationAdded {
             node: keyed,
             replaced: vec![dot(2)],
             labels: vec![LabelId(1)],
             carried: vec![(PropId(4), vec![(1 << 50, b"x".to_vec()), (0, Vec::new())])],
         },
-        Op::FileMade {
+        Op::FileCreated {
             file: made(16),
             created_ms: 1 << 40,
         },
-        Op::FileGone { file: made(16) },
-        Op::FileCalled {
+        Op::FileDeleted { file: made(16) },
+        Op::FileRenamed {
             file: made(16),
             path: "/é.txt".into(),
         },
-        Op::FileSized {
+        Op::FileResized {
             file: made(16),
             bytes: 1 << 43,
             modified_ms: u64::MAX,
@@ -141,15 +141,15 @@ fn operations() -> Vec<Op> {
             chunk: 1,
             bytes: b"content".to_vec(),
         },
-        Op::ChunksGone {
+        Op::ChunksDeleted {
             file: made(16),
             from: 2,
         },
-        Op::FolderMade {
+        Op::FolderCreated {
             path: "/d".into(),
             created_ms: 5,
         },
-        Op::FolderGone { path: "/d".into() },
+        Op::FolderDeleted { path: "/d".into() },
     ]
 }
 

@@ -198,14 +198,14 @@ struct VersionedItem {
 fn takes(op: &Op, place: &ItemKey) -> bool {
     match (op, place) {
         (
-            Op::FileGone { file },
+            Op::FileDeleted { file },
             ItemKey::Life(own) | ItemKey::Called(own) | ItemKey::Size(own) | ItemKey::Chunk(own, _),
         ) => file == own,
-        (Op::FileCalled { file, .. }, ItemKey::Called(own))
-        | (Op::FileSized { file, .. }, ItemKey::Size(own)) => file == own,
+        (Op::FileRenamed { file, .. }, ItemKey::Called(own))
+        | (Op::FileResized { file, .. }, ItemKey::Size(own)) => file == own,
         (Op::ChunkPut { file, chunk, .. }, ItemKey::Chunk(own, at)) => file == own && chunk == at,
-        (Op::ChunksGone { file, from }, ItemKey::Chunk(own, at)) => file == own && at >= from,
-        (Op::FolderMade { path, .. } | Op::FolderGone { path }, ItemKey::Folder(own)) => {
+        (Op::ChunksDeleted { file, from }, ItemKey::Chunk(own, at)) => file == own && at >= from,
+        (Op::FolderCreated { path, .. } | Op::FolderDeleted { path }, ItemKey::Folder(own)) => {
             path == own
         }
         _ => false,
@@ -214,15 +214,17 @@ fn takes(op: &Op, place: &ItemKey) -> bool {
 
 fn put(op: &Op) -> Option<(ItemKey, Vec<u8>)> {
     Some(match op {
-        Op::FileMade { file, .. } => (ItemKey::Life(file.clone()), Vec::new()),
-        Op::FileCalled { file, path } => (ItemKey::Called(file.clone()), path.clone().into_bytes()),
-        Op::FileSized { file, bytes, .. } => {
+        Op::FileCreated { file, .. } => (ItemKey::Life(file.clone()), Vec::new()),
+        Op::FileRenamed { file, path } => {
+            (ItemKey::Called(file.clone()), path.clone().into_bytes())
+        }
+        Op::FileResized { file, bytes, .. } => {
             (ItemKey::Size(file.clone()), bytes.to_be_bytes().to_vec())
         }
         Op::ChunkPut { file, chunk, bytes } => {
             (ItemKey::Chunk(file.clone(), *chunk), bytes.clone())
         }
-        Op::FolderMade { path, .. } => (ItemKey::Folder(path.clone()), Vec::new()),
+        Op::FolderCreated { path, .. } => (ItemKey::Folder(path.clone()), Vec::new()),
         _ => return None,
     })
 }

@@ -43,7 +43,7 @@ fn takes(store: &DataStore, op: &Op, place: &ItemKey, dot: Dot) -> bool {
     let label = |id| names.label_name(id).unwrap().to_string();
     match (op, place) {
         (
-            Op::NodeMade { node, .. } | Op::NodeGone { node },
+            Op::NodeCreated { node, .. } | Op::NodeDeleted { node },
             ItemKey::Life(own) | ItemKey::Label(own, _) | ItemKey::Property(own, _),
         ) => node == own,
         (
@@ -61,16 +61,16 @@ fn takes(store: &DataStore, op: &Op, place: &ItemKey, dot: Dot) -> bool {
             },
             ItemKey::Property(own, prop),
         ) => node == own && (set.iter().any(|(id, _)| id == prop) || unset.contains(prop)),
-        (Op::NodeKept { node, replaced, .. }, ItemKey::Life(own)) => {
+        (Op::NodeCreationAdded { node, replaced, .. }, ItemKey::Life(own)) => {
             node == own && replaced.contains(&dot)
         }
-        (Op::NodeKept { node, labels, .. }, ItemKey::Label(own, name)) => {
+        (Op::NodeCreationAdded { node, labels, .. }, ItemKey::Label(own, name)) => {
             node == own && labels.iter().any(|id| label(*id) == *name)
         }
-        (Op::NodeKept { node, carried, .. }, ItemKey::Property(own, prop)) => {
+        (Op::NodeCreationAdded { node, carried, .. }, ItemKey::Property(own, prop)) => {
             node == own && carried.iter().any(|(id, _)| id == prop)
         }
-        (Op::RelGone { rel }, ItemKey::Link(own) | ItemKey::LinkProperty(own, _)) => rel == own,
+        (Op::RelDeleted { rel }, ItemKey::Link(own) | ItemKey::LinkProperty(own, _)) => rel == own,
         (Op::RelChanged { rel, set, unset }, ItemKey::LinkProperty(own, prop)) => {
             rel == own && (set.iter().any(|(id, _)| id == prop) || unset.contains(prop))
         }
@@ -84,8 +84,8 @@ fn takes(store: &DataStore, op: &Op, place: &ItemKey, dot: Dot) -> bool {
             Op::ValueAdded { bucket, key, value } | Op::ValueRemoved { bucket, key, value },
             ItemKey::Member(own, at, member),
         ) => bucket == own && key == at && value == member,
-        (Op::BucketMade { bucket, .. }, ItemKey::Bucket(own, _)) => bucket == own,
-        (Op::KindGone { bucket, kind }, place) => {
+        (Op::BucketCreated { bucket, .. }, ItemKey::Bucket(own, _)) => bucket == own,
+        (Op::KindDropped { bucket, kind }, place) => {
             let is_map = *kind == BucketKind::Map;
             match place {
                 ItemKey::Bucket(own, shape) => bucket == own && is_map == (*shape != 2),
@@ -117,7 +117,7 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
                     time: one.time,
                 });
             };
-            if let Op::NodeKept {
+            if let Op::NodeCreationAdded {
                 node,
                 labels,
                 carried,
@@ -154,7 +154,7 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
                 continue;
             }
             match done {
-                Op::NodeMade { node, labels, set } => {
+                Op::NodeCreated { node, labels, set } => {
                     put(ItemKey::Life(node.clone()), b"");
                     for label in labels {
                         let name = names.label_name(*label).unwrap().to_string();
@@ -175,7 +175,7 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
                         put(ItemKey::Property(node.clone(), *prop), value);
                     }
                 }
-                Op::RelMade { rel, set, .. } => {
+                Op::RelCreated { rel, set, .. } => {
                     put(ItemKey::Link(rel.clone()), b"");
                     for (prop, value) in set {
                         put(ItemKey::LinkProperty(rel.clone(), *prop), value);
@@ -194,7 +194,9 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
                 Op::ValueAdded { bucket, key, value } => {
                     put(ItemKey::Member(*bucket, key.clone(), value.clone()), b"");
                 }
-                Op::BucketMade { bucket, options } => put(ItemKey::Bucket(*bucket, *options), b""),
+                Op::BucketCreated { bucket, options } => {
+                    put(ItemKey::Bucket(*bucket, *options), b"")
+                }
                 Op::Sequence { bucket, name, last } => {
                     put(
                         ItemKey::Sequence(*bucket, name.clone()),
@@ -260,7 +262,7 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
         .iter()
         .flat_map(|one| one.ops.iter().map(move |op| (one, op)))
     {
-        let Op::RelMade {
+        let Op::RelCreated {
             rel,
             source,
             target,

@@ -425,7 +425,7 @@ fn forged_records_without_names_are_refused() {
             tx.name_ids().intern_label("Outside").unwrap(),
         )
     });
-    let node = |labels: &[LabelId]| Op::NodeMade {
+    let node = |labels: &[LabelId]| Op::NodeCreated {
         node: Identity::Made {
             replica: ReplicaNo(1),
             id: 7,
