@@ -1,5 +1,5 @@
-//! Arbitrary bytes as frames of WebSocket: the data is the same however the bytes arrive, and reading terminates without
-//! a panic.
+//! Arbitrary bytes as frames of WebSocket: the data is the same however the bytes arrive, and reading terminates
+//! without a panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,10 +1,10 @@
-//! Files of other hosts for `LOAD CSV`: which addresses a query may read, and reading them while the limits of the query
-//! apply.
+//! Files of other hosts for `LOAD CSV`: which addresses a query may read, and reading them within the limits of the
+//! query.
 //!
 //! The program provides the HTTP client ([`UrlClient`]). This module decides what it may request: an address below one
-//! of the allowed ones, and redirects only to such addresses. Each download has a thread, so that a query that waits for
-//! a slow host still ends in time, or when it is cancelled. The thread ends with its next piece, or with the timeout of
-//! the client.
+//! of the allowed ones, and redirects only to such addresses. Each download has a thread, so that a query that waits
+//! for a slow host still ends in time, or when it is cancelled. The thread ends with its next piece, or with the
+//! timeout of the client.
 
 use std::{
     fmt,
@@ -64,8 +64,8 @@ impl fmt::Debug for CsvUrls {
 }
 
 impl CsvUrls {
-    /// Allows the addresses below each of `allowed`: `https://data.example.org/` allows a host with this scheme and port,
-    /// `https://data.example.org/public/` a folder of it.
+    /// Allows the addresses below each of `allowed`: `https://data.example.org/` allows a host with this scheme and
+    /// port, `https://data.example.org/public/` a folder of it.
     ///
     /// # Errors
     ///

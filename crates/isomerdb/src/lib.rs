@@ -36,8 +36,8 @@
 //! # Features
 //!
 //! `algorithms` (the procedures `algo.*`), `encryption`, `files`, `regex` (the operator `=~`), `replicas` (opening
-//! databases that are replicas) and `unicode` (`normalize()`, `IS NORMALIZED`) are on by default. `gzip` adds `LOAD CSV`
-//! of compressed files, `redb` a second storage engine, `replication` the exchange with other replicas.
+//! databases that are replicas) and `unicode` (`normalize()`, `IS NORMALIZED`) are on by default. `gzip` adds
+//! `LOAD CSV` of compressed files, `redb` a second storage engine, `replication` the exchange with other replicas.
 //!
 //! The types are those of this version of `isomerdb`, also where they are defined in a crate below.
 

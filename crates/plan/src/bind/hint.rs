@@ -145,7 +145,7 @@ fn subject<'g>(
     }
     Err(unusable(
         format!(
-            "`{}` is no node and no single relationship that this MATCH finds",
+            "this MATCH does not find a node or a single relationship `{}`",
             variable.name
         ),
         variable.span,

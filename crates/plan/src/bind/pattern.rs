@@ -259,15 +259,9 @@ fn declare_path<'a>(
     let takes_conditions = path
         .selector
         .is_some_and(|selector| selector_of(selector).is_none());
-    let Unfinished {
-        nodes,
-        relationships,
-        groups,
-        ..
-    } = unfinished;
     let known_nodes = pattern.graph.nodes.len();
     let start = binder.declare_node(&path.start, new_names, pattern)?;
-    nodes.push((&path.start, start));
+    unfinished.nodes.push((&path.start, start));
     if path.steps.is_empty() && pattern.graph.nodes.len() == known_nodes {
         // A bound node without relationships in the pattern must still be checked: it may be null.
         let is_null = BoundExpr::IsNull(Box::new(BoundExpr::Slot(start)));
@@ -279,43 +273,18 @@ fn declare_path<'a>(
     let mut from = start;
     let mut steps = Vec::with_capacity(path.steps.len());
     for step in &path.steps {
-        let to = binder.declare_node(&step.node, new_names, pattern)?;
-        nodes.push((&step.node, to));
-        if is_walk {
-            binder.clause_count += 1;
-        }
-        let group = match &step.link {
-            PatternLink::Relationship(relationship) if is_walk && relationship.length.is_some() => {
-                Some(binder.declare_repeated(relationship, new_names)?)
-            }
-            PatternLink::Relationship(_) => None,
-            PatternLink::Quantified(quantified) => {
-                Some(binder.declare_group(quantified, new_names)?)
-            }
-        };
-        let relationship = match (group, &step.link) {
-            (Some(group), _) => {
-                let ends = (from, to);
-                let index = binder.push_group(&group, ends, is_walk, &mut pattern.graph);
-                steps.push(PathSegment {
-                    relationship: pattern.graph.relationships[index].slot,
-                    node: to,
-                });
-                groups.push((index, group));
-                from = to;
-                continue;
-            }
-            (None, PatternLink::Relationship(relationship)) => relationship,
-            (None, PatternLink::Quantified(_)) => unreachable!("a quantified path is a group"),
-        };
-        let index = declare_relationship(binder, relationship, (from, to), new_names, pattern)?;
+        let to = declare_step(
+            binder,
+            step,
+            (from, is_walk),
+            new_names,
+            pattern,
+            unfinished,
+        )?;
+        let last = pattern.graph.relationships.last();
         steps.push(PathSegment {
-            relationship: pattern.graph.relationships[index].slot,
+            relationship: last.expect("the step's relationship").slot,
             node: to,
-        });
-        relationships.push(Declared {
-            pattern: relationship,
-            index,
         });
         from = to;
     }
@@ -343,7 +312,7 @@ fn declare_path<'a>(
                 .graph
                 .paths
                 .push((slot, BoundExpr::BuildPath { start, steps }));
-        } else if let Some(last) = relationships.last() {
+        } else if let Some(last) = unfinished.relationships.last() {
             let relationship = &mut pattern.graph.relationships[last.index];
             let (min, max) = length_bounds(&relationship.length);
             let all = shortest == Some(true);
@@ -356,7 +325,7 @@ fn declare_path<'a>(
                 takes_conditions,
             };
         }
-    } else if let (Some(all), Some(last)) = (shortest, relationships.last()) {
+    } else if let (Some(all), Some(last)) = (shortest, unfinished.relationships.last()) {
         let relationship = &mut pattern.graph.relationships[last.index];
         let (min, max) = length_bounds(&relationship.length);
         relationship.length = Length::Shortest {
@@ -369,6 +338,41 @@ fn declare_path<'a>(
         };
     }
     Ok(())
+}
+
+/// Declares a step of a path: the node that it leads to, and its link, which becomes the last relationship of the graph.
+/// `is_walk`: whether relationships may repeat.
+fn declare_step<'a>(
+    binder: &mut Binder<'a>,
+    step: &'a ast::PathStep,
+    (from, is_walk): (SlotId, bool),
+    new_names: NewNames,
+    pattern: &mut BoundPattern,
+    unfinished: &mut Unfinished<'a>,
+) -> Result<SlotId> {
+    let to = binder.declare_node(&step.node, new_names, pattern)?;
+    unfinished.nodes.push((&step.node, to));
+    if is_walk {
+        binder.clause_count += 1;
+    }
+    let group = match &step.link {
+        PatternLink::Relationship(relationship) if is_walk && relationship.length.is_some() => {
+            binder.declare_repeated(relationship, new_names)?
+        }
+        PatternLink::Relationship(relationship) => {
+            let ends = (from, to);
+            let index = declare_relationship(binder, relationship, ends, new_names, pattern)?;
+            unfinished.relationships.push(Declared {
+                pattern: relationship,
+                index,
+            });
+            return Ok(to);
+        }
+        PatternLink::Quantified(quantified) => binder.declare_group(quantified, new_names)?,
+    };
+    let index = binder.push_group(&group, (from, to), is_walk, &mut pattern.graph);
+    unfinished.groups.push((index, group));
+    Ok(to)
 }
 
 /// With `REPEATABLE ELEMENTS`, a walk without an upper bound never ends in a graph with a cycle.

@@ -614,7 +614,7 @@ impl DatabaseAccess {
         })?)
     }
 
-    /// Runs a writing statement in a transaction of its own and commits it; retries on conflicts. None, without a
+    /// Runs a writing statement in a separate transaction and commits it; retries on conflicts. None, without a
     /// commit, if its counters are not `expected`.
     pub(crate) fn run_again(
         &self,

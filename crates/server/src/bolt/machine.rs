@@ -114,7 +114,7 @@ struct ExplicitTransaction {
 struct Replay {
     text: String,
     parameters: Map,
-    /// What the client was told, or will be.
+    /// What the client knows of it, or will know.
     counters: Counters,
 }
 

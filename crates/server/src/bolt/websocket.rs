@@ -452,8 +452,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebSocket<S> {
 
 // ---- fuzzing --------------------------------------------------------------------------------------------------------
 
-/// For fuzzing: any bytes after an upgrade. The data that is given out and the frames that are sent do not depend on how
-/// the bytes arrive, and are those of a parser that has all of them at once.
+/// For fuzzing: any bytes after an upgrade. The data that is given out and the frames that are sent do not depend on
+/// how the bytes arrive, and are those of a parser that has all of them at once.
 #[cfg(any(test, fuzzing))]
 pub fn fuzzed(bytes: &[u8]) {
     let expected = of_whole(bytes);

@@ -205,7 +205,7 @@ struct Work {
 }
 
 impl Work {
-    /// Runs the request; one that begins and commits its transaction runs again if it loses a race, as nothing was sent.
+    /// Runs the request; one that begins and commits its transaction runs again if it loses a race: nothing was sent.
     fn run(self, access: DatabaseAccess) -> Result<Reply> {
         if access.open().is_some() || self.then == Then::Stay {
             return self.attempt(access).1;

@@ -1,5 +1,5 @@
-//! Typed JSON of Neo4j's Query API (`application/vnd.neo4j.query`): each value says its type, so that a client gets back
-//! what it stored.
+//! Typed JSON of Neo4j's Query API (`application/vnd.neo4j.query`): each value says its type, so that a client gets
+//! back what it stored.
 //!
 //! A value is `{"$type": …, "_value": …}`:
 //!
@@ -156,7 +156,7 @@ fn untyped(name: &str, given: &Value) -> Result<Value> {
     match parsed {
         Some(value) => Ok(value),
         None => wrong(&format!(
-            "`{kind}` has no such `_value`, or is no parameter"
+            "`{kind}` does not have such a `_value`, or cannot be a parameter"
         )),
     }
 }

@@ -820,8 +820,8 @@ fn conflicts_are_retried_by_the_server_or_the_driver() {
     assert_eq!(rows, [[Value::Int(101)]]);
 }
 
-/// A transaction of one statement that returned nothing runs again on the server when it loses a race: many clients that
-/// count in one property need no retries over the network.
+/// A transaction of one statement that returned nothing runs again on the server when it loses a race: many clients
+/// that count in one property need no retries over the network.
 #[test]
 fn the_server_runs_transactions_of_one_silent_statement_again() {
     const CLIENTS: i64 = 40;

@@ -139,7 +139,7 @@ fn a_peer_behind_tls() {
         let refused = loaded(host, trusted).expect_err("not trusted");
         assert!(refused.to_string().contains("certificate"), "{refused}");
     }
-    // What arrives is JSON, which is no CSV.
+    // What arrives is JSON, not CSV.
     let read = loaded("localhost", "own.pem").expect_err("a quote in a field");
     assert!(read.to_string().contains("health, line 1"), "{read}");
     // A peer that connects without TLS is refused.

@@ -1,5 +1,7 @@
 //! Neo4j's older HTTP interface.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, PASSWORD, Server};
@@ -62,6 +64,50 @@ fn statements_run_in_one_transaction() {
     let start = at(graph, "relationships/0/startNode");
     assert_eq!(start, at(graph, "nodes/0/id"));
     assert!(!at(&value, "lastBookmarks/0").is_null());
+}
+
+/// A request that loses a race is repeated as a whole: nothing was sent. So are single queries of each interface.
+#[test]
+fn lost_races_are_repeated_by_the_server() {
+    const CLIENTS: i64 = 40;
+    let server = Server::new();
+    server
+        .admin()
+        .rows("people", "CREATE (c:Counter {_key: 1, n: 0})");
+    let add = "MATCH (c:Counter {_key: 1}) SET c.n = c.n + 1 RETURN c.n AS n";
+    let twice =
+        json!({"statements": [{"statement": add}, {"statement": "MATCH (c:Counter) RETURN c.n"}]});
+    let requests = [
+        ("/db/people/tx/commit", twice),
+        ("/db/people/query/v2", json!({ "statement": add })),
+        ("/v1/databases/people/query", json!({ "query": add })),
+    ];
+    for (round, (path, body)) in (1_i64..).zip(requests) {
+        let clients: Vec<Client> = (0..CLIENTS)
+            .map(|_| match path.starts_with("/v1") {
+                true => server.admin(),
+                false => basic(&server, "admin"),
+            })
+            .collect();
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for client in clients {
+                let body = body.to_string();
+                scope.spawn(move || {
+                    for _ in 0..2 {
+                        let answer = client.json("POST", path, &body);
+                        assert!((200..300).contains(&answer.status), "{answer:?}");
+                        assert_eq!(code(&answer), "", "{answer:?}");
+                    }
+                });
+            }
+        });
+        println!("80 increments by 40 clients, {path}: {:?}", began.elapsed());
+        let counted = server
+            .admin()
+            .rows("people", "MATCH (c:Counter) RETURN c.n");
+        assert_eq!(counted, json!([[2 * CLIENTS * round]]), "{path}");
+    }
 }
 
 #[test]

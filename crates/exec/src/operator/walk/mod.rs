@@ -2,7 +2,8 @@
 //!
 //! Without a selector, walks are enumerated depth first; the enumeration resumes between chunks. With a selector, walks
 //! are explored in order of length by A* (the heuristic is in [`ahead`]) until enough of them are found. A walk
-//! uses no relationship twice, unless the pattern allows it ([`Walk::repeats`]), and all state counts against the query's memory.
+//! uses no relationship twice, unless the pattern allows it ([`Walk::repeats`]), and all state counts against the
+//! query's memory.
 
 mod ahead;
 mod machine;

@@ -146,8 +146,10 @@ struct Node {
     tests: f64,
     /// Whether a lookup finds almost nothing, directly.
     quick: bool,
-    /// Whether a hint asks for this access.
+    /// Whether a hint says how it is found.
     hinted: bool,
+    /// Cost of an access that is not the one of its hint.
+    penalty: f64,
 }
 
 impl Planner<'_> {
@@ -374,9 +376,10 @@ fn node_facts(
     }
     let quick = access.is_seek() && access.rows <= 2.0;
     let hint = problem.hinted.get(&node);
-    let hinted = hint.is_some_and(|hint| access.follows(hint));
+    let is_unmet = hint.is_some_and(|hint| !access.follows(hint));
     Node {
-        hinted,
+        hinted: hint.is_some(),
+        penalty: if is_unmet { UNFULFILLED } else { 0.0 },
         access,
         rows,
         tests,
@@ -640,7 +643,8 @@ impl Search {
         } else {
             SCAN_COST
         };
-        self.base_rows * (1.0 + scan + node.access.rows * (1.0 + TEST_COST * node.tests))
+        let cost = 1.0 + scan + node.access.rows * (1.0 + TEST_COST * node.tests);
+        self.base_rows * cost + node.penalty
     }
 
     /// Plans that find a single relationship first.
@@ -717,7 +721,8 @@ impl Search {
                     // Instead of reading all neighbours of a node of high degree: one lookup of the other end, and a
                     // check of the connection.
                     let check = if of.walk { 1.0 + fan_out } else { CHECK_COST };
-                    let find_and_close = rows * (1.0 + node.access.rows * (1.0 + check));
+                    let find_and_close =
+                        rows * (1.0 + node.access.rows * (1.0 + check)) + node.penalty;
                     consider(
                         order,
                         set,
