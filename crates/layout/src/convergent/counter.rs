@@ -66,6 +66,8 @@ pub fn fold(
         Ok(true)
     })?;
     let mut sums = Vec::new();
+    // A sum per replica: a context covers the numbers of each replica separately, and one sum of
+    // several replicas would be split by nearly all of them.
     for own in entries.chunk_by(|a, b| a.0.replica == b.0.replica) {
         let own = &own[..own.len().saturating_sub(keep)];
         let [rest @ .., last] = own else { continue };
@@ -79,6 +81,8 @@ pub fn fold(
         let first = own.iter().map(|(.., first)| *first).min();
         let sum = folded(first.unwrap_or(last.2), sum);
         // Under the newest dot: a context that covers it covers the whole sum (see `is_split_by`).
+        // The newest increment is overwritten with the sum, in the transaction that deletes
+        // the others: no state has both.
         rows.put_row(&super::effect::keyed(place, &[], last.0), &sum)?;
         sums.push(last.0);
     }

@@ -141,13 +141,21 @@ impl Action {
         stamp: Stamp,
         seen: &dyn Fn(Dot) -> bool,
     ) -> Result<(), DataError> {
+        // A context is what the client had seen; without one, what the transaction has seen counts.
+        // Every replica has applied all of it before this operation: `converge` refuses a context that
+        // the transaction's state does not include.
         let within = |context: &Option<Vector>, dot: Dot| match context {
             Some(context) => context.covers(dot),
             None => seen(dot),
         };
         match self {
+            // An increment replaces no earlier one. A replica that had seen only some of several increments
+            // could otherwise not remove exactly these.
             Self::Count(by) => rows.put_row(&keyed(place, &[], stamp.dot), &counter::plain(*by)),
             Self::Insert { element, exact } => {
+                // The new dot replaces the seen ones, so that an element has one entry and not one per
+                // insertion. It must be a new dot even if the element exists: a concurrent removal that has
+                // seen only the old ones must not remove this insertion (add-wins).
                 take_out(rows, place, element, &|dot| seen(dot))?;
                 rows.put_row(&keyed(place, element, stamp.dot), exact)
             }
@@ -157,6 +165,8 @@ impl Action {
             Self::Assign(value) => {
                 take_out(rows, place, &[], &|dot| seen(dot))?;
                 let mut stored = stamp.time.to_be_bytes().to_vec();
+                // Only values that this transaction has not seen are left, that is, concurrent ones. The hybrid
+                // time decides among these alone, so a wrong clock cannot lose a later write.
                 stored.extend_from_slice(value);
                 rows.put_row(&keyed(place, &[], stamp.dot), &stored)
             }
@@ -165,6 +175,8 @@ impl Action {
                 rows.put_row(&keyed(place, &[], stamp.dot), &[])
             }
             Self::Disable { context } => take_out(rows, place, &[], &|dot| within(context, dot)),
+            // The key contains the rank, so the scan meets ranks in ascending order and ends
+            // at the first that is greater.
             Self::Sketch { place: at, rank } => {
                 let mut prefix = place.to_vec();
                 prefix.extend_from_slice(&at.to_be_bytes());
@@ -179,11 +191,17 @@ impl Action {
                     Ok(other <= *rank)
                 })?;
                 delete_all(rows, &doomed)?;
+                // Also below a greater rank, which a concurrent removal may remove without having seen this
+                // one. A register has one entry per rank, apart from concurrent operations: an operation
+                // replaces the entries that it has seen and that are not greater.
                 rows.put_row(&keyed(&prefix, &[*rank], stamp.dot), &[])
             }
             Self::Clear { context } => {
                 let mut doomed = Vec::new();
                 rows.scan(place, &[], 64, &mut |key, _| {
+                    // The scan passes fields of several kinds below a map, so the dot's position has to be
+                    // parsed from each key. Keys with dots that are not covered stay, and with them the
+                    // enclosing maps, which have no entries themselves.
                     let dot = entry(&key[owner..])?.dot;
                     if within(context, dot) {
                         doomed.push(key.to_vec());
@@ -206,6 +224,8 @@ fn take_out(
     let prefix = [place, item].concat();
     let mut doomed = Vec::new();
     rows.scan(&prefix, &[], 4, &mut |key, _| {
+        // No item is a prefix of another one (see `place`), so what follows the
+        // prefix is a dot and nothing else.
         let dot = Dot::sole(&key[prefix.len()..]).ok_or_else(malformed)?;
         if meant(dot) {
             doomed.push(key.to_vec());

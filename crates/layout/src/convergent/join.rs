@@ -27,6 +27,8 @@ pub struct State<'a> {
 /// Cost: linear, except for folded counters; the rows of one owner are in memory.
 pub fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a StateRow>, DataError> {
     let (ours_parts, theirs_parts) = (parts_of(one.rows)?, parts_of(other.rows)?);
+    // Folded counters first: whether an increment stays depends on a sum that may have a greater
+    // key, or be on the other side.
     let sums = Sums::of((one, &ours_parts), (other, &theirs_parts))?;
     let mut joined = Vec::with_capacity(one.rows.len().max(other.rows.len()));
     let (mut left, mut right) = (0, 0);
@@ -52,6 +54,8 @@ pub fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a StateRow>, D
             }
             (Some(_), None) => break, // the arm before has it
         };
+        // An increment within a sum may be on the other side, as an entry: the sum alone stays, or the
+        // increment would count twice.
         let stays = match sums.standing(parts, &row.0) {
             Standing::Summed => false,
             Standing::Sum(stays) => stays,
@@ -100,6 +104,8 @@ impl Sums {
         one: (State<'_>, &[FieldEntry]),
         other: (State<'_>, &[FieldEntry]),
     ) -> Result<Self, DataError> {
+        // Linear search below: a field has a sum per replica at most, and few counters are
+        // folded in the rows of one owner.
         let mut greatest: Vec<(Vec<u8>, ReplicaNo, Dot, bool)> = Vec::new();
         for ((state, parts), (lacking, _)) in [(one, other), (other, one)] {
             for ((key, value), parts) in state.rows.iter().zip(parts) {
@@ -114,6 +120,9 @@ impl Sums {
                     sum.0 == field && sum.1 == parts.dot.replica
                 };
                 match greatest.iter_mut().find(same) {
+                    // Each replica folds all stable increments of a replica up to some dot, so the sum with the
+                    // greatest dot includes the others. Where it was removed, they were removed with it: a fold
+                    // is stable, so no removal can tell its parts apart.
                     Some(sum) if sum.2 < parts.dot => (sum.2, sum.3) = (parts.dot, stays),
                     Some(sum) if sum.2 == parts.dot => sum.3 |= stays,
                     Some(_) => {}
