@@ -112,6 +112,8 @@ impl FieldsMut<'_> {
         let context = context
             .map(|context| self.read_context(context))
             .transpose()?;
+        // Before the first entry is written. Readers and indexes use this to skip the lookup of
+        // convergent fields in records of properties that never were convergent.
         self.tx.store().enter_convergent(top)?;
         let position = FieldPosition::new(owner, top, &path[1..]);
         let (kind, precision) = match kind_of(op) {
@@ -130,6 +132,8 @@ impl FieldsMut<'_> {
         };
         let action = action_of(op, context, precision)?;
         self.note_action(&position, &action)?;
+        // Most properties are in no index that holds convergent fields: these need no savepoint, as a
+        // failed operation has changed no index.
         let before = self.tx.indexes_mut().fields_before(owner, top)?;
         let Some(mut before) = before else {
             return self.perform(owner, position, &action);
@@ -138,6 +142,8 @@ impl FieldsMut<'_> {
             .indexes_mut()
             .note_indexed(&mut before, &position, &action)?;
         let touched = self.tx.indexes().touched_by(&position, &action)?;
+        // An index can refuse a value after the entry was written. The caller may continue the
+        // transaction after the error, so the entry and its index rows are rolled back together here.
         let mark = self.tx.savepoint();
         let done = self
             .perform(owner, position, &action)
@@ -166,6 +172,8 @@ impl FieldsMut<'_> {
             ConvergentOwner::Relationship(id) => (keyspace::relationship(id), "relationship"),
         };
         let id = owner.parts().1;
+        // The absence was observed, too: a transaction that creates the owner
+        // must conflict with this one.
         let Some(bytes) = self.tx.read().get(&key)? else {
             match owner {
                 ConvergentOwner::Node(_) => self.tx.footprint().read_absent_node(),
@@ -186,6 +194,8 @@ impl FieldsMut<'_> {
             }
         }
         self.tx.fields().check_not_ruled(&record, name)?;
+        // Observed once per transaction and place. A concurrent transaction that sets the property as a
+        // plain value conflicts, so that a record never has both.
         self.tx.footprint_mut().plain_field(position.top(), false);
         let prop = self.tx.name_ids().intern_prop(name)?;
         if let Some(value) = record.get(prop, &*self.tx.names().names)? {
@@ -210,6 +220,7 @@ impl FieldsMut<'_> {
         op: &ConvergentOp,
     ) -> Result<u8, DataError> {
         self.check_owner(owner, path[0], position)?;
+        // The precision of a sketch is part of its key and of the result, so it is looked up each time.
         let known = kind != ConvergentKind::Sketch;
         let named = position.named();
         let checked = [named, &[kind as u8]].concat();
@@ -223,6 +234,9 @@ impl FieldsMut<'_> {
         for (depth, level) in levels.iter().enumerate().skip(1) {
             let is_leaf = depth == path.len();
             let wanted = if is_leaf { kind } else { ConvergentKind::Map };
+            // `kind_at` does not observe the field, or all first operations on a field would conflict. So
+            // two concurrent transactions may create it with two kinds, as two replicas may; the reader of
+            // entries defines which one is visible. A field in an index is observed by `note_indexed`.
             found = self.tx.fields().kind_at(level)?;
             match found {
                 Some((held, _)) if held != wanted => {
@@ -289,6 +303,8 @@ impl FieldsMut<'_> {
             }
             Action::Insert { element, .. } => footprint.change_element(&levels, element, false),
             Action::Remove { element, .. } => footprint.change_element(&levels, element, true),
+            // These remove what they have seen: a concurrent change must conflict, or it would depend on
+            // the order of commits whether it is removed. Counting, inserting and enabling commute.
             Action::Assign(_) | Action::Disable { .. } => {
                 footprint.change_field(&levels);
                 footprint.read_field(position.named());
@@ -306,6 +322,7 @@ impl FieldsMut<'_> {
         if let Action::Count(by) = action {
             self.check_sum(&position, *by)?;
         }
+        // Moved out of the transaction, which `apply` borrows; it is put back below in any case.
         let mut ongoing = self.take_ongoing()?;
         let op = ongoing.next_op;
         let stamp = Stamp {
@@ -321,19 +338,25 @@ impl FieldsMut<'_> {
             Action::Clear { context: None } => self.tx.delete_rows(&position.place),
             _ => {
                 let (replica, number) = (stamp.dot.replica, stamp.dot.number);
+                // Entries of this transaction count as seen: a later operation of it replaces an earlier one.
                 let seen = |dot: Dot| {
                     ongoing.seen.covers(dot) || dot.replica == replica && dot.number == number
                 };
                 action.apply(self.tx, position.owner(), &position.place, stamp, &seen)
             }
         };
+        // Also after a failure. A savepoint undoes rows, not numbers: a dot that was used
+        // twice would name two operations.
         ongoing.next_op += 1;
         if matches!(action, Action::Count(_)) {
             ongoing.counters.push(position.clone());
         }
+        // The kinds that were checked do not exist any more, and another kind may be created.
         if matches!(action, Action::Clear { .. }) {
             ongoing.checked.clear();
         }
+        // Before the error is returned: the number must stay registered as under
+        // way until the transaction ends.
         self.tx.converging = Some(ongoing);
         done?;
         self.log_operation(owner, &position, op, action);
@@ -412,6 +435,9 @@ impl FieldsMut<'_> {
         self.tx.store().enter_convergent(prop)?;
         self.note_guards(&position, action);
         let stamp = Stamp { dot, time };
+        // No savepoint: a transaction of another replica is applied entirely or not at all, so an error
+        // rolls back the whole transaction. Kinds, constraints and declarations are not checked: the
+        // operation took place elsewhere, and refusing it here would make the replicas diverge.
         let mut before = self.tx.indexes_mut().fields_before(owner, prop)?;
         let mut touched = Vec::new();
         if let Some(before) = &mut before {
@@ -466,12 +492,16 @@ impl FieldsMut<'_> {
         if let Some(ongoing) = self.tx.converging.take() {
             return Ok(ongoing);
         }
+        // The number first, then the vector: `seen_in` may then ignore all own numbers from this one
+        // on, which are given out later and cannot be in the snapshot.
         let ticket = self.tx.store().numbering().take()?;
         let seen = self
             .tx
             .store()
             .numbering()
             .seen_in(self.tx.read(), Some(ticket.number))?;
+        // The time decides between concurrent values only: what this transaction has seen it replaces,
+        // whatever the times. So the order of this call and of `seen_in` does not matter.
         let own = &self.tx.store().shared().own_replica;
         own.follow_clock(self.tx.store().options().clock.now_ms());
         let time = own.tick(self.tx.now_ms());
@@ -497,14 +527,19 @@ impl FieldsMut<'_> {
         let Some(ongoing) = self.tx.converging.take() else {
             return Ok(None);
         };
+        // Dropping the ticket gives the number up; other replicas then do not wait for it.
         if !self.tx.has_writes() {
             return Ok(None);
         }
         if self.tx.store().is_shared() {
+            // Another process may have declared this number given up since it was reserved. Then validation
+            // fails: no state contains a number that counts as given up.
             let number = ongoing.ticket.number;
             self.tx.footprint_mut().read_number(number);
         }
         let mut settled = Vec::new();
+        // The watermark goes with the number. After a backup was restored, it tells which of the
+        // missing numbers had been given up, and which may exist in other replicas (`put_restored`).
         push_id(
             &mut settled,
             self.tx.store().shared().own_replica.settled_now(),
@@ -547,6 +582,8 @@ impl FieldsMut<'_> {
                 "the context is unknown, or covers operations that this database has not applied: read the field here and pass the context that this returns",
             )
         };
+        // A context beyond this state would name entries that have not arrived yet. Replicas that have
+        // them would remove them, and this one would not.
         let context = parsed.ok_or_else(unseen)?;
         let seen = self.tx.store().numbering().seen_in(self.tx.read(), None)?;
         if !seen.includes(&context) {
@@ -662,6 +699,8 @@ impl Fields<'_> {
             return Ok(());
         }
         let prefix = owner.prefix();
+        // One lookup per property instead of one per entry: after the first entry of a property the
+        // scan seeks behind all of them.
         let mut from = prefix.clone();
         loop {
             let mut found = None;
@@ -952,6 +991,9 @@ impl DataStore {
     }
 
     fn fold_counter(&self, position: &FieldPosition) -> Result<(), DataError> {
+        // Computed before the snapshot is taken, which then contains every stable increment.
+        // Increments of transactions in progress are not stable and have other keys, so a fold
+        // never conflicts with counting.
         let stable = match self.is_replicated() {
             true => self.shared().replica_state.stable(),
             false => self.shared().own_replica.settled(),
@@ -964,6 +1006,9 @@ impl DataStore {
         let own_replica = &self.shared().own_replica;
         let gap = own_replica.gap(&position.place, tx.version());
         let mut rows = EngineRows(tx, gap);
+        // A removal of the counter or of anything around it changes `Cleared` and observes `Folded`;
+        // the fold does the opposite. So of a removal and a fold that run concurrently, the second one
+        // conflicts, and a removal with a context never meets a sum that its check had not seen.
         for level in position.levels() {
             let hash = xxh3_128(level);
             rows.0.guard(Item::Cleared(hash).granule(), GuardMode::Read);
@@ -973,6 +1018,8 @@ impl DataStore {
             Item::Folded(xxh3_128(position.named())).granule(),
             GuardMode::Write,
         );
+        // Deleting the owner deletes its fields as one range without looking at them. Without this, the
+        // sum would be written behind it and stay as an entry without an owner.
         if let Some(exists) = owner_exists(position)? {
             rows.0.guard(exists.granule(), GuardMode::Read);
         }
