@@ -74,14 +74,20 @@ impl GuardTable {
         let Some(&any) = observed.first() else {
             return Ok(());
         };
+        // Changes up to the floor were dropped, so a conflict cannot be excluded any more. Refusing is
+        // always correct: the transaction is repeated with a newer snapshot.
         if snapshot < self.floor {
             return Err(StorageError::Conflict {
                 granule: any,
                 version: self.floor,
             });
         }
+        // From the newest commit back to the snapshot. With few live
+        // transactions these are few commits.
         let since = self.history.iter().skip(self.mapped).rev();
         let since = since.take_while(|(version, _)| *version > snapshot);
+        // Comparing contiguous granules costs less than hashing them, up to this product. Beyond it a
+        // scan of a large footprint against many commits would be quadratic, with the writer lock held.
         let compares: usize = since
             .clone()
             .map(|(_, changed)| changed.len())
@@ -99,6 +105,8 @@ impl GuardTable {
                 }
             }
         }
+        // The commits that are in the map. If it was extended above, these are all; a granule has its
+        // last change there, and if that is not after the snapshot, no earlier change is.
         for &granule in observed {
             if let Some(&version) = self.last_change.get(&granule)
                 && version > snapshot
@@ -124,6 +132,8 @@ impl GuardTable {
         if footprint.changed.is_empty() {
             return;
         }
+        // Only a list is written: most commits leave the table before a
+        // validation has to look into the map.
         self.count += footprint.changed.len();
         self.history
             .push_back((version, footprint.changed.as_slice().into()));
@@ -144,6 +154,8 @@ impl GuardTable {
     /// Moves the changes out of `later`, whose versions are all above those kept here.
     pub fn append(&mut self, later: &mut GuardTable) {
         self.count += later.count;
+        // Behind the mapped prefix of `history`, so `mapped` stays correct;
+        // the map of `later` is dropped.
         self.history.extend(later.history.drain(..));
         later.clear();
     }
@@ -163,6 +175,8 @@ impl GuardTable {
 
     /// Drops changes that no transaction needs any more: `oldest` is the oldest snapshot of a live one.
     pub fn forget_before(&mut self, oldest: Version) {
+        // The usual case with no transaction older than the last commit: everything is dropped at once,
+        // without looking into the map.
         if let Some((last, _)) = self.history.back()
             && *last <= oldest
         {
@@ -177,9 +191,12 @@ impl GuardTable {
                 self.floor = self.floor.max(version);
             }
             self.count -= changed.len();
+            // Mapped commits are at the front of `history`, so the front one is
+            // in the map as long as any is.
             if self.mapped > 0 {
                 self.mapped -= 1;
                 for granule in changed {
+                    // A later commit may have changed the same granule; its version must stay.
                     if self.last_change.get(granule) == Some(&version) {
                         self.last_change.remove(granule);
                     }

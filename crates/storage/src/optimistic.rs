@@ -228,6 +228,7 @@ impl<B: Backend> Optimistic<B> {
         let mut checked = pairs.map(|pair| {
             let (key, value) = pair?;
             check_pair(&state.capabilities, &key, &value)?;
+            // Backends write these pairs as sorted tables without sorting them.
             if last.as_ref().is_some_and(|last| *last >= key) {
                 let key = crate::hex(&key);
                 return Err(StorageError::Invalid(format!("the key {key} comes after a greater or equal one: ingest ascending, distinct keys")));
@@ -441,10 +442,14 @@ impl<B: Backend> Committer for Core<B> {
         if let Some(shared) = &self.shared {
             return shared.commit_group(group);
         }
+        // Under the writer lock, which the leader has: no other thread publishes
+        // a version before this group.
         let first = match state.next_version() {
             Ok(first) => first,
             Err(error) => return group.iter().map(|_| Err(copy_of(&error))).collect(),
         };
+        // Versions are given out to valid members only, in the order of the
+        // queue, so they stay consecutive.
         let validation = state.validate(first, group.iter().copied());
         let (results, commits) = (validation.results, validation.commits);
         state.count_conflicts(group.len() - commits.len());
@@ -453,12 +458,18 @@ impl<B: Backend> Committer for Core<B> {
         }
         let hook = state.hook();
         if let Some(hook) = &hook {
+            // Announced before `apply` publishes them: whatever derives data from commits (read views,
+            // watchers) must know of a version before a reader can begin at it.
             for commit in &commits {
                 hook.committing(commit.version, commit.stream);
             }
         }
         let applied = state.backend.apply(&commits, validation.durability);
         notify_hook_of_failure(&applied, hook.as_deref(), first);
+        // A group whose outcome is unknown may be on disk, so its changes count: otherwise a
+        // transaction with an older snapshot could pass validation against them. After any other error
+        // nothing of the group exists. Transactions may have begun at the published version already,
+        // but none is validated before this, as the writer lock is held.
         if matches!(applied, Ok(()) | Err(StorageError::CommitUnknown(_))) {
             state.record_group();
         }
@@ -469,6 +480,8 @@ impl<B: Backend> Committer for Core<B> {
             }
             Err(error) => results
                 .into_iter()
+                // Members that were refused keep their conflict: repeating them can succeed,
+                // whatever happened to the group.
                 .map(|result| result.and_then(|_| Err(copy_of(&error))))
                 .collect(),
         }
@@ -557,6 +570,8 @@ fn fill(
     limit: PageLimit,
     visit: impl FnOnce(&mut Parked, &mut Visitor<'_>) -> Result<(), StorageError>,
 ) -> Result<(), StorageError> {
+    // The cursor of the previous page of this scan, if the page is used
+    // again; `page.clear` would drop it.
     let mut parked = page.take_parked();
     page.clear();
     let (max_keys, max_bytes) = (limit.keys.max(1), limit.bytes.min(MAX_PAGE_BYTES));
@@ -566,6 +581,8 @@ fn fill(
             rest = Some(match order {
                 Order::Ascending => (key.to_vec(), range.end.map(<[u8]>::to_vec)),
                 Order::Descending => {
+                    // Ends of ranges are exclusive: the least key above `key`, so that the
+                    // rest begins with `key` itself.
                     let mut end = key.to_vec();
                     end.push(0);
                     (range.start.to_vec(), Some(end))
@@ -627,6 +644,8 @@ impl<B: Backend> OptimisticTransaction<B> {
         } = self;
         writes.stop_recording();
         if writes.is_empty() && stream.is_empty() {
+            // Nothing to validate, even if the footprint is not empty: a transaction that only reads sees
+            // the state of one version, and is serialized at that version.
             return Err(view.version());
         }
         // Before other threads wait for it. The view is not needed any more; an engine may reuse its space.
@@ -667,6 +686,8 @@ impl<B: Backend> Read for OptimisticTransaction<B> {
                 keys = rest;
                 continue;
             }
+            // As many keys as possible in one call to the view, which looks them up together: up to the
+            // next key that this transaction wrote.
             let own = rest.iter().position(|key| self.writes.get(key).is_some());
             let (below, behind) = keys.split_at(own.map_or(keys.len(), |own| own + 1));
             self.view.visit_many(below, &mut |value| {
@@ -751,6 +772,8 @@ impl<B: Backend> EngineTransaction for OptimisticTransaction<B> {
             return;
         };
         self.marks.truncate(savepoint.0 + 1);
+        // The footprint stays. What was read after the savepoint may have decided
+        // what the transaction does next.
         self.writes.rollback_to(undo);
         self.stream.truncate(stream);
     }
