@@ -412,6 +412,9 @@ impl Eager {
 
 impl Operate for Eager {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        // The planner puts this operator between reads and writes that could observe one another
+        // (the Halloween problem): without it, a scan below would find rows that a write above
+        // has just created or changed.
         let kept = match &mut self.kept {
             Some(kept) => kept,
             none => {
@@ -453,6 +456,7 @@ impl BufferedRows {
         let mut kept = Self::default();
         while let Some(chunk) = input.pull_flat(cx)? {
             let bytes = chunk.bytes_appended();
+            // Once a chunk is on disk, all later ones follow, so that the rows keep their order.
             if kept.spool.is_none() && cx.run.watch.try_hold(bytes) {
                 *held += bytes;
                 kept.chunks.push(chunk);
@@ -507,6 +511,7 @@ impl Drain {
     /// The next rows; their bytes are subtracted from `held`.
     pub(super) fn next(&mut self, held: &mut usize, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         if let Some(chunk) = self.chunks.pop_front() {
+            // Released as the chunk is passed on: from here on the consumer accounts for it.
             let bytes = chunk.bytes_appended().min(*held);
             *held -= bytes;
             cx.run.watch.release(bytes);

@@ -71,6 +71,8 @@ impl<'c> Used<'c> {
             }
         }
         if rows.len() > 1 {
+            // A relationship may be in several of the slots, but must take only
+            // one end, or one count, away.
             rows.sort_unstable_by_key(|rel| rel.id);
             rows.dedup_by_key(|rel| rel.id);
         }
@@ -234,6 +236,7 @@ impl Expand {
     }
 
     fn forget(&mut self, cx: &mut Cx<'_>) {
+        // A new map: `clear` would keep the capacity, which is part of what is released.
         self.remembered = FxHashMap::default();
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
@@ -338,6 +341,8 @@ impl Expand {
     fn put_back(&mut self, piece: Chunk, rows: usize) -> Chunk {
         let kept: Vec<u32> = (0..rows as u32).collect();
         let kept = piece.gather(&kept);
+        // The batch was cut from the chunk, whose position moves back. Otherwise the batch was the
+        // chunk's end, or all of it, and becomes the current chunk again.
         if self.chunk.is_some() {
             self.row -= piece.len() - rows;
         } else {
@@ -351,6 +356,7 @@ impl Expand {
     fn piece(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         loop {
             match &mut self.chunk {
+                // The usual case, without a copy: the whole chunk is one batch.
                 Some(chunk) if self.row == 0 && chunk.len() <= self.step => {
                     return Ok(self.chunk.take());
                 }
@@ -563,6 +569,8 @@ impl Operate for Degree {
             for (row, found) in rows.iter().zip(degrees) {
                 counts[*row as usize] = i64::try_from(found).unwrap_or(i64::MAX);
             }
+            // The degree includes relationships that the row uses already: each that this expand would find
+            // is subtracted, instead of testing all neighbours.
             let used = Used::new(&degree.distinct_from, &chunk);
             let mut barred = Vec::new();
             for (row, node) in rows.iter().zip(&nodes).filter(|_| !used.is_empty()) {
@@ -573,6 +581,7 @@ impl Operate for Degree {
                 counts[*row as usize] -= found.count() as i64;
             }
         }
+        // A row without a match would have been left out by the expand that this operator replaces.
         let keep: Vec<bool> = counts.iter().map(|count| *count > 0).collect();
         chunk.set(degree.count, Column::Ints(counts));
         chunk.retain(&keep);
@@ -636,6 +645,8 @@ impl Operate for RelationshipEnds {
             if ends.direction != Direction::Incoming {
                 way(rel.source, rel.target);
             }
+            // The reverse direction of a self loop would bind the same ends again:
+            // one relationship, one match.
             if ends.direction == Direction::Incoming
                 || (ends.direction == Direction::Both && rel.source != rel.target)
             {

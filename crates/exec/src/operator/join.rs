@@ -72,6 +72,7 @@ impl Operate for CartesianProduct {
             let kept = match &mut self.kept {
                 Some(kept) => kept,
                 none => {
+                    // Of an earlier execution: `open` resets the operator without access to the memory budget.
                     cx.run.watch.release(std::mem::take(&mut self.held));
                     let right = take_right(&self.op_ref, &mut self.right, &mut self.held, cx)?;
                     none.insert(right)
@@ -226,6 +227,8 @@ impl Table {
             let count = rest.len().min(FULL_BATCH - left.len());
             left.resize(left.len() + count, at.0 as u32);
             right.extend(&rest[..count]);
+            // A key with many partners is continued in the next chunk: the output of one row may
+            // be as large as the right side.
             *at = if count == rest.len() {
                 (at.0 + 1, 0)
             } else {
@@ -330,6 +333,8 @@ impl HashJoin {
         right: JoinSide,
         cx: &mut Cx<'_>,
     ) -> Result<MergedRows> {
+        // The right side is complete on disk, in partitions by hash. The left is partitioned in the
+        // same way, so that each pair of partitions can be joined alone.
         let mut left = JoinSide::new(self.op_ref.id, keys.len(), cx)?;
         let found = join_keys(keys, &first, cx)?;
         left.add(&first, &found, cx)?;

@@ -130,6 +130,8 @@ impl Operate for VarExpand {
             (Vec::new(), Vec::new(), Vec::new(), 0_usize);
         while ends.len() < limit {
             let Some(walker) = &mut self.walker else {
+                // The rows found so far are positions in the current input chunk,
+                // which `advance` would replace.
                 if !ends.is_empty() && !self.input.has_more() {
                     break;
                 }
@@ -209,6 +211,7 @@ impl Walker {
     ) -> Result<bool> {
         if self.fresh {
             self.fresh = false;
+            // Deepened before it is returned: the next call continues with its extensions.
             self.deepen(plan, row, cx)?;
             if self.accepts(plan.min) {
                 return Ok(true);
@@ -229,6 +232,8 @@ impl Walker {
                     }
                 }
                 None => {
+                    // Backtracking. The relationship may be in other walks again; only within
+                    // one walk it must not repeat.
                     self.open.pop();
                     if let Some((rel, _)) = self.walk.pop() {
                         self.used.remove(&rel.id);
@@ -338,6 +343,10 @@ impl Walker {
         (depth, direction): (u64, Direction),
         reached: &mut SearchState,
     ) {
+        // The branches are subtrees of the breadth-first tree that share only the start (Itai and
+        // Rodeh, "Finding a minimum circuit in a graph", 1978). Walks in two branches have no
+        // relationship in common, so together with one that connects them they are a cycle through the
+        // start that repeats none. Within a branch such a cycle would use its first relationship twice.
         let is_first_step = branch.is_none();
         let branch = branch.unwrap_or(rel);
         if to == self.start {
@@ -383,6 +392,8 @@ impl Walker {
         let Some(start) = small(self.start) else {
             return Ok(None);
         };
+        // The adjacency has only the numbers of the neighbours: nothing to test a predicate on, or to
+        // recognise an excluded relationship by.
         if plan.step_predicate.is_some() || !self.barred.is_empty() {
             return Ok(None);
         }
@@ -421,6 +432,8 @@ impl Walker {
                     let neighbours = walks.neighbours(node, &mut scratch);
                     looked_at += neighbours.len();
                     for &to in neighbours {
+                        // A bit per node instead of a hash table: the frontier of a few steps may
+                        // be a large part of the graph.
                         if marks.insert(to) {
                             ends.push(NodeId(u64::from(to)));
                         }

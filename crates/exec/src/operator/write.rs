@@ -152,6 +152,8 @@ fn create_links(
             Ok(())
         });
         if !ends.is_empty() {
+            // Only now does a new type get a number: a statement that creates no relationship
+            // adds no name to the catalog.
             let type_id = fixed_type(rel_type, cx)?;
             cx.tx
                 .graph_mut()
@@ -228,6 +230,8 @@ fn create_all(
                     }
                 }
                 CreateItem::Relationship(one) => {
+                    // In the order of `create_one`: properties, ends, type. The same error is
+                    // reported whichever of the two runs.
                     let properties = pattern_properties(&one.properties, place, nulls, cx)?;
                     let Some((source, target)) = ends[at] else {
                         continue;
@@ -272,6 +276,8 @@ fn create_node(
     }
     for name in names_of(&node.dynamic_labels, row, cx)? {
         let id = cx.tx.name_ids().intern_label(&name)?;
+        // `labels.len()` is reported as the number of labels added; a computed
+        // name may repeat a written one.
         if !labels.contains(&id) {
             labels.push(id);
         }
@@ -363,6 +369,7 @@ fn create_one(
         match item {
             CreateItem::Node(node) => {
                 let id = create_node(node, row, nulls, cx)?;
+                // Set at once: properties of later items, and paths, may read what this item created.
                 chunk.set(node.node, Column::Nodes(vec![id]));
             }
             CreateItem::Relationship(one) => {
@@ -393,6 +400,8 @@ fn end_at(chunk: &Chunk, row: usize, slot: SlotId, cx: &Cx<'_>) -> Result<NodeId
     let column = chunk.column(slot);
     match column.and_then(|column| column.node(row)) {
         Some(node) => {
+            // An earlier row may have deleted the node, and this row was computed before that. A
+            // relationship to it would have no end.
             cx.check_node(node)?;
             Ok(node)
         }
@@ -541,12 +550,14 @@ impl Entity {
     /// The entity; none if it is null: then the change is skipped.
     fn of(expr: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Self>> {
         match value(expr, row, cx)? {
+            // As after an `OPTIONAL MATCH` without a match.
             Value::Null => Ok(None),
             Value::Node(node) => {
                 cx.check_node(node.id)?;
                 Ok(Some(Self::Node(node.id)))
             }
             Value::Relationship(relationship) => {
+                // The row has a copy of the relationship, which outlives its record.
                 if cx.run.deleted.rels.contains(relationship.id.0) {
                     return Err(ExecError::deleted(format!(
                         "relationship {}",
@@ -733,6 +744,8 @@ fn remove_labels(
     let Some(node) = labelled(entity, row, cx)? else {
         return Ok(());
     };
+    // Names without a number are on no node. They are not added to the catalog,
+    // in contrast to `add_labels`.
     let mut ids: Vec<LabelId> = labels.iter().filter_map(|one| cx.label(*one)).collect();
     let names = names_of(dynamic, row, cx)?;
     ids.extend(names.iter().filter_map(|name| label_number(cx.tx, name)));
@@ -856,6 +869,8 @@ impl Operate for ForEach {
                 cx.tick(1)?;
                 let mut outer = chunk.gather(&[row as u32]);
                 outer.set(*element, Column::Values(vec![item.clone()]));
+                // Each element runs the whole body before the next one is looked at: the body may read what an
+                // earlier element has written, so elements cannot be passed to it as a chunk.
                 self.body.open(&Argument::new(outer));
                 while self.body.pull(cx)?.is_some() {}
                 self.body.close(cx);
