@@ -41,6 +41,7 @@ impl<'a> Binder<'a> {
                         expr.span,
                     ));
                 }
+                // The same call in several columns, or in a column and in `ORDER BY`, is computed once.
                 if let Some((_, slot, _)) = grouping.calls.iter().find(|(known, ..)| *known == expr)
                 {
                     let slot = *slot;
@@ -60,6 +61,8 @@ impl<'a> Binder<'a> {
                 }
             }
         }
+        // The arguments are evaluated for each row before the grouping, with its variables. The state
+        // is restored before an error is returned.
         let after = std::mem::replace(&mut self.aggregating, Aggregating::Inside);
         let bound = bind_aggregate_arguments(self, expr, function);
         self.aggregating = after;
@@ -81,6 +84,7 @@ impl<'a> Binder<'a> {
             return Ok(None);
         }
         if let ExprKind::Variable(name) = &expr.kind {
+            // A local, such as the variable of a comprehension, shadows columns and keys of the same name.
             if self
                 .frames
                 .last()
@@ -94,6 +98,8 @@ impl<'a> Binder<'a> {
                 return Ok(Some(Typed::new(BoundExpr::Slot(*slot), kind.clone())));
             }
         }
+        // Compared as written: keys are variables and properties of variables, for
+        // which equal text is equal value.
         if let Some((_, slot, kind)) = grouping.keys.iter().find(|(key, ..)| *key == expr) {
             return Ok(Some(Typed::new(BoundExpr::Slot(*slot), kind.clone())));
         }

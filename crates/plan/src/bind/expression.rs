@@ -60,6 +60,7 @@ impl<'a> Binder<'a> {
         };
         Ok(match &labels.kind {
             LabelExprKind::Name(name) => has(vec![self.label(name)]),
+            // No label named: the node has any.
             LabelExprKind::Any => has(Vec::new()),
             LabelExprKind::Not(inner) => match inner.kind {
                 LabelExprKind::Any => BoundExpr::Not(Box::new(has(Vec::new()))),
@@ -106,6 +107,7 @@ impl<'a> Binder<'a> {
                     types,
                 }
             }
+            // Every relationship has a type.
             LabelExprKind::Any => BoundExpr::IsNotNull(Box::new(entity.clone())),
             LabelExprKind::Not(inner) => {
                 BoundExpr::Not(Box::new(self.type_predicate(entity, inner)?))
@@ -137,6 +139,7 @@ impl<'a> Binder<'a> {
         if let Aggregating::After(grouping) = &mut self.aggregating {
             grouping.closed += 1;
         }
+        // A counter, as such contexts nest.
         let result = body(self);
         if let Aggregating::After(grouping) = &mut self.aggregating {
             grouping.closed -= 1;
@@ -210,6 +213,8 @@ fn bind_leaf<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> 
             StaticType::Any,
         )),
         ExprKind::Variable(name) => {
+            // After the grouping, a name is a column of the group. The variable of the rows
+            // before it may have the same name.
             if let Some(grouped) = binder.grouped(expr)? {
                 return Ok(grouped);
             }
@@ -431,6 +436,8 @@ fn bind_binary<'a>(
 ) -> Result<Typed> {
     let (left_span, right_span) = (left.span, right.span);
     let field = right;
+    // Both sides in the order of the text, before the operator is examined: of several errors the
+    // first in the text is reported.
     let left = binder.bind_expr(left)?;
     let right = binder.bind_expr(right)?;
     if let Some(op) = arithmetic(op) {
@@ -476,6 +483,7 @@ fn bind_chain<'a>(
     }
     let pairs = bound.windows(2).zip(operators).map(|(pair, operator)| {
         let op = comparison(*operator).expect("a chain holds comparisons");
+        // Each inner operand occurs in two comparisons: `a < b < c` is defined as `a < b AND b < c`.
         element_id::compare(op, pair[0].clone(), pair[1].clone(), &binder.arena)
     });
     Ok(boolean(BoundExpr::all_of(pairs.collect())))
@@ -488,6 +496,9 @@ fn bind_arithmetic_chain<'a>(
 ) -> Result<Typed> {
     let mut bound: Vec<BoundExpr> = Vec::with_capacity(operands.len());
     let mut ops = Vec::with_capacity(operators.len());
+    // The parser returns a long sum as one chain and not as nested pairs, or binding, planning and
+    // evaluating it would recurse as deeply as it has operands. Kinds are combined from left to
+    // right as for nested pairs, so the same operands are refused.
     let mut whole: Option<(StaticType, Span)> = None;
     for (at, operand) in operands.iter().enumerate() {
         let right = binder.bind_expr(operand)?;
@@ -619,6 +630,7 @@ fn bind_list_comprehension<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> 
     else {
         return Err(pattern_as_value(expr.span));
     };
+    // Bound before the variable exists: in `[x IN x | …]` the list is the outer `x`.
     let (list, element) = bind_source_list(binder, "a list comprehension", list)?;
     let (local, (predicate, result)) =
         binder.with_local(&variable.name, element.clone(), |binder| {
@@ -687,6 +699,7 @@ fn bind_reduce<'a>(
     let init = Box::new(binder.bind_expr(initial)?.expr);
     let (list, element_kind) = bind_source_list(binder, "reduce()", list)?;
     let (accumulator, (element, step)) =
+        // Of any type: the result of a step may be of another type than the initial value.
         binder.with_local(&accumulator.name, StaticType::Any, |binder| {
             binder.with_local(&variable.name, element_kind, |binder| {
                 binder.without_aggregates(|binder| Ok(binder.bind_expr(step)?.expr))
@@ -798,6 +811,8 @@ fn bind_arithmetic(
     left_span: Span,
     right_span: Span,
 ) -> Result<Typed> {
+    // Only what cannot succeed for any value is refused here. An operand of unknown kind is
+    // checked when it is evaluated.
     let joins = matches!(op, Arithmetic::Add | Arithmetic::Concat);
     for (side, span) in [(&left, left_span), (&right, right_span)] {
         let wrong = match side.kind {

@@ -80,6 +80,8 @@ impl<'a> Binder<'a> {
             mode,
         };
         let mut unfinished = Unfinished::default();
+        // First pass: all variables of the clause. A property map or an inline condition may refer
+        // to a variable of a later path.
         for path in paths.clone() {
             declare_path(self, path, new_names, &mut pattern, &mut unfinished)?;
         }
@@ -110,6 +112,8 @@ impl<'a> Binder<'a> {
             let bound = self.bind_condition(condition)?;
             conjuncts(bound, &mut pattern.graph.predicates);
         }
+        // At the end, when all conditions are known: the condition of the
+        // clause may concern a walk as well.
         push_into_walks(&mut pattern.graph);
         Ok(pattern)
     }
@@ -152,6 +156,8 @@ impl<'a> Binder<'a> {
         match known.expr {
             BoundExpr::Slot(slot) if known.kind == kind => Ok(Some(slot)),
             expr => {
+                // The slot of the unknown value stays as it is, for the clauses before. From here on the name
+                // is the slot of the cast value, so that expands can rely on its kind.
                 let slot = self.arena.slot(variable.name.clone(), kind.clone());
                 pattern.casts.push((
                     slot,
@@ -524,6 +530,8 @@ fn relationship_slot<'a>(
         }
         return Ok((binder.declare(&variable.name, kind), false));
     };
+    // A relationship bound by an earlier clause may be used again; the rule that each relationship
+    // is used once applies within one clause.
     let in_clause = |slot: SlotId| {
         let mut relationships = pattern.graph.relationships.iter();
         relationships.any(|one| one.slot == slot)
@@ -624,6 +632,7 @@ fn bind_relationship_conditions<'a>(
         .map_or_else(|| "".into(), |variable| variable.name.clone());
     let mut terms = Vec::new();
     let (local, ()) = binder.with_local(&name, StaticType::Relationship, |binder| {
+        // The number that `with_local` has just given to the local of this body.
         let local = LocalId(binder.arena.local_count - 1);
         binder.relationship_conditions(pattern, &BoundExpr::Local(local), &mut terms)
     })?;
@@ -635,6 +644,11 @@ fn bind_relationship_conditions<'a>(
 
 /// Moves conditions on the steps of a walk, or on a shortest path, into the search.
 fn push_into_walks(graph: &mut QueryGraph) {
+    // A walk that fails its condition at an early step has exponentially many extensions, which a
+    // filter after the enumeration would discard one by one. For the functions `shortestPath` and
+    // `allShortestPaths` the result depends on it: they return the shortest paths for which the
+    // conditions hold, not those of the shortest paths for which they hold. `SHORTEST k` and its
+    // like are defined the other way round (`takes_conditions`).
     for relationship in &mut graph.relationships {
         let path = match (&relationship.length, graph.paths.as_slice()) {
             (Length::One | Length::Repeat(_) | Length::Selected(_), _) => continue,
@@ -663,6 +677,7 @@ fn push_into_walks(graph: &mut QueryGraph) {
             }
         }
         let slot = relationship.slot;
+        // What cannot be tested step by step but reads the path is tested on each candidate path.
         if let Length::Shortest { predicate, .. } = &mut relationship.length {
             let (about, others) = std::mem::take(&mut graph.predicates).into_iter().partition(
                 |predicate: &BoundExpr| {
@@ -690,6 +705,7 @@ fn add_step_condition(
         None => (local, condition),
         Some((first, known)) => {
             let mut condition = condition;
+            // Both conditions are evaluated with one local, that of the first.
             condition.rename_local(local, first);
             (first, BoundExpr::And(vec![known, condition]))
         }
@@ -783,11 +799,15 @@ fn step_condition(
         }
         _ => false,
     };
+    // A condition that also reads the walk as a whole cannot be evaluated
+    // before the walk is complete.
     let mut about_itself = false;
     predicate.for_each_slot(&mut |read| about_itself |= read == slot || Some(read) == path);
     if !over_walk || about_itself {
         return None;
     }
+    // Only `all` and `none` hold for a walk exactly if their condition, or its negation, holds for
+    // each step. `any` and `single` may become true with a later step.
     match kind {
         QuantifierKind::All => Some((*local, (**predicate).clone())),
         QuantifierKind::None => Some((*local, BoundExpr::Not(predicate.clone()))),

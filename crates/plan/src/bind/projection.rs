@@ -55,6 +55,8 @@ impl<'a> Binder<'a> {
             order_by: &projection.order_by,
             predicate,
         };
+        // Sort keys and the condition are bound with the columns, although their steps come later: only
+        // here both the columns and the variables before them are in scope.
         let is_grouped = projection
             .items
             .iter()
@@ -210,9 +212,12 @@ fn bind_grouped<'a>(
             BoundExpr::Slot(slot) => slot,
             _ => binder.arena.slot(item.column().clone(), bound.kind.clone()),
         };
+        // Two columns may be one variable; it is grouped by once.
         if !keys.iter().any(|(known, _)| *known == slot) {
             keys.push((slot, bound.expr));
         }
+        // Only variables and their properties are recognised in other items. Any other key is a column
+        // only: in `RETURN a + 1, a + 1 + count(*)` the second `a` is ambiguous.
         if is_simple_key(&item.expr) {
             grouping.keys.push((&item.expr, slot, bound.kind.clone()));
         }
@@ -240,6 +245,7 @@ fn bind_grouped<'a>(
         projected.columns.push(column);
         projected.written.push(Some(&item.expr));
     }
+    // Before the grouping is taken: `ORDER BY` may add aggregates that are not among the columns.
     let bound = bind_tail_after(binder, projected, tail)?;
     let after = std::mem::replace(&mut binder.aggregating, Aggregating::Forbidden("here"));
     let Aggregating::After(grouping) = after else {
@@ -266,6 +272,8 @@ fn bind_tail<'a>(
     tail: Tail<'a>,
 ) -> Result<Bound> {
     if projection.distinct {
+        // After `DISTINCT` the rows before it are gone: as after a grouping by all columns, but
+        // without aggregates (`closed`).
         let mut grouping = Grouping {
             closed: 1,
             ..Grouping::default()
@@ -360,6 +368,7 @@ fn bind_sort_item<'a>(
         .expr
         .as_variable()
         .is_some_and(|name| projected.columns.iter().any(|column| column.name == *name));
+    // An expression written as a column is already computed: the sort reads the column.
     let expr = match same {
         Some(position) if !shadowed => BoundExpr::Slot(projected.columns[position].slot),
         _ => binder.bind_expr(&item.expr)?.expr,
