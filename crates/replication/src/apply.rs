@@ -46,6 +46,9 @@ pub(crate) fn causal_order(entry: &LogEntry, here: &Vector) -> CausalOrder {
     if here.saw(entry.origin, entry.number) {
         return CausalOrder::Applied;
     }
+    // The transactions of one replica are applied in the order of their numbers; numbers that were
+    // given up are skipped by `put_reached`. Everything that the transaction had seen elsewhere
+    // must be here as well, so that what it saw means the same entries here as at its origin.
     let next = here.reach(entry.origin).checked_add(1);
     let follows = next == Some(entry.number);
     let caused = here.includes(&entry.seen_elsewhere());
@@ -113,6 +116,8 @@ pub(crate) fn merging<T>(
         });
         match done {
             Err(error)
+                // The body runs again from the beginning, on a new snapshot: it merges with what the
+                // local transaction has committed.
                 if error.kind() == isomer_data::ErrorKind::Retry && attempt < MAX_ATTEMPTS =>
             {
                 attempt += 1;
@@ -142,6 +147,8 @@ pub(crate) fn put_reached(
 fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataError> {
     let saw = |dot: Dot| entry.saw(dot);
     match op {
+        // A creation replaces everything that it had seen of the identity: an earlier node with the
+        // same key, which its origin had deleted, must not add its properties to the new one.
         Op::NodeCreated { node, labels, set } => edit_node(
             tx,
             node,
@@ -246,6 +253,8 @@ pub(crate) fn edit_node(
             (id, NodeMetadata::new(identity.clone()), None)
         }
     };
+    // Of the state before the edit: relationships depend on which creations disappear, and the list
+    // of conflicts on which properties had several versions.
     let before = (
         metadata.creation_dots(),
         conflicting_properties(&metadata.properties),
@@ -271,6 +280,8 @@ pub(crate) fn materialize_node(
     if creations.iter().any(|dot| !still.contains(dot)) {
         cut_relationships(tx, id, &still)?;
     }
+    // The only rule for existence: a node exists while a creation is
+    // left that no deletion has seen.
     let is_there = !still.is_empty();
     if is_there {
         let new = state_of(tx, &metadata)?;
@@ -327,6 +338,7 @@ fn cut_relationships(tx: &mut Transaction, id: NodeId, creations: &[Dot]) -> Res
         .expand_rows(&[id], Direction::Both, &[], &mut found)?;
     let mut rels: Vec<RelId> = found.rows().iter().map(|row| row.id).collect();
     rels.sort_unstable();
+    // A self loop is found from both ends.
     rels.dedup();
     for rel in rels {
         let Some(metadata) = records::rel_metadata(tx, rel)? else {
@@ -398,6 +410,9 @@ pub(crate) fn make_relationship(
             return Ok(());
         };
         let creations = records::node_metadata(tx, id)?.map(|node| node.creation_dots());
+        // If none of the creations that the relationship's creator saw is left, the end was
+        // deleted here by a transaction that had seen them, or was created anew. Causal order
+        // excludes that they arrive later.
         let creations = creations.unwrap_or_default();
         if !seen.iter().any(|dot| creations.contains(dot)) {
             return Ok(());
@@ -524,6 +539,8 @@ pub(crate) fn remove_fields(
         push_id(&mut head, prop.0.into());
         let end = after_prefix(&head);
         let mut touched = Vec::new();
+        // Keys are collected before the first deletion: the scan does not
+        // run over rows that it changes.
         for key in tx.raw().keys_between(&head, end.as_deref())? {
             if seen(entry_dot(&key[prefix.len()..])?) {
                 tx.replication_mut().delete_row(&key)?;
@@ -535,6 +552,8 @@ pub(crate) fn remove_fields(
             tx.fields_mut().log_merged(owner, prop);
         }
     }
+    // In the footprint as a whole, whatever was removed: a local transaction that read
+    // one of these fields runs again.
     tx.fields_mut().clear_owner(owner);
     Ok(())
 }
@@ -683,11 +702,14 @@ pub(crate) fn materialize_entry(
     before: &[Version],
     mut after: Vec<Version>,
 ) -> Result<(), DataError> {
+    // A fixed order, so that equal sets of versions are equal lists.
     after.sort_unstable_by_key(|version| version.stamp.dot);
     if before == after {
         return Ok(());
     }
     let stored = keyspace::bucket_entry(bucket, key);
+    // The result depends on the versions that are here: a local transaction that puts the same
+    // key concurrently must conflict.
     tx.footprint().read_key(Space::Bucket(bucket), key);
     if !after.is_empty() {
         buckets::expect_entry(tx, bucket, BucketKind::Map)?;

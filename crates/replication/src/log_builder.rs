@@ -167,6 +167,7 @@ impl LogEntryBuilder {
         id: NodeId,
         keeps: bool,
     ) -> Result<Vec<Dot>, DataError> {
+        // Its metadata row is written at the end; its only creation is this transaction.
         if self.nodes.get(&id).is_some_and(|node| node.made.is_some()) {
             return Ok(vec![self.stamp.dot]);
         }
@@ -218,6 +219,7 @@ impl LogEntryBuilder {
                 let replica = self.stamp.dot.replica;
                 let rel = Identity::Made { replica, id: id.0 };
                 self.rel(*id).made = Some(rel.clone());
+                // Part of the operation: constraints are local to each replica.
                 let keeps = tx.constraints().keeps_ends(row.type_id);
                 let creations = [
                     self.creations(tx, row.source, keeps)?,
@@ -316,6 +318,8 @@ impl LogEntryBuilder {
         let labels: Vec<LabelId> = record.labels().collect();
         let replica = self.stamp.dot.replica;
         let made = Identity::Made { replica, id: id.0 };
+        // A key names a record in all replicas, but only together with a label. Of several labels the
+        // first by name counts: their numbers differ between replicas.
         let keyed = records::first_by_name(tx, &labels).zip(records::key_of(tx, &record)?);
         let identity = match keyed {
             None => made,
@@ -390,6 +394,7 @@ impl LogEntryBuilder {
                     Some(end) => Some(keyspace::cell(&keyspace::bucket_entry(*bucket, end))),
                     None => after_prefix(&keyspace::cell(&keyspace::bucket_entry(*bucket, b""))),
                 };
+                // The entries are deleted already, as one range; their cells are found by their own keys.
                 for cell in tx.raw().keys_between(&from, to.as_deref())? {
                     cells::drop_cell(tx, &cell[1..])?;
                 }
@@ -470,6 +475,7 @@ impl LogEntryBuilder {
                 cells::drop_cell(tx, &cell[1..])?;
             }
         }
+        // This transaction has seen every creation that its snapshot contains.
         buckets::change_lives(tx, bucket, Some(kind), &|_| true, None)?;
         self.buckets.insert(bucket);
         if kind == BucketKind::Map {
@@ -574,6 +580,8 @@ impl LogEntryBuilder {
         };
         for label in &touched.labels {
             if record.has_label(*label) {
+                // In place of all stamps that are stored: this transaction has seen them. Other replicas remove
+                // the same ones, by its vector, and keep those that are concurrent.
                 metadata.labels.insert(*label, vec![self.stamp]);
             } else {
                 metadata.labels.remove(label);

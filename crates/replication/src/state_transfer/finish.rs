@@ -35,6 +35,7 @@ pub(crate) fn merge_local_rows(
     (nodes, rels, entries): (&Ids, &Ids, &FxHashSet<u128>),
     sides: &Sides<'_>,
 ) -> Result<Option<Vec<u8>>, DataError> {
+    // What both sides have was merged with the pages; these are the rows that no page has visited.
     let parts = [
         vec![TAG_REL],
         vec![TAG_NODE],
@@ -70,6 +71,8 @@ pub(crate) fn merge_local_rows(
                 let Some(metadata) = records::rel_metadata(tx, id)? else {
                     continue;
                 };
+                // The other side has seen the creation and has no such relationship, so it has seen it removed.
+                // There is no other record of removals.
                 if sides.theirs.covers(metadata.creation.dot) {
                     apply::purge_relationship(tx, id)?;
                 }
@@ -82,7 +85,11 @@ pub(crate) fn merge_local_rows(
                 let Some(metadata) = records::node_metadata(tx, id)? else {
                     continue;
                 };
+                // Fields first, while the node's id is the one under which they are stored: a node that
+                // becomes a ghost gets another one.
                 merge_records::merge_absent_fields(tx, ConvergentOwner::Node(id), &[], sides)?;
+                // To the other side the node does not exist: merged with empty metadata, all
+                // dots that it has seen disappear.
                 let absent = NodeMetadata::new(metadata.identity);
                 merge_records::materialize_merged(tx, &absent, sides, false)?;
             }
@@ -141,6 +148,8 @@ pub(crate) fn put_merged_vector(tx: &mut Transaction, sides: &Sides<'_>) -> Resu
         let seen = encode_seen(merged.upto(replica), merged.exceptions(replica));
         tx.replication_mut()
             .put_row(&keyspace::seen(replica.0), &seen)?;
+        // The transactions of this replica came as a state and not as log entries. A peer that needs
+        // them must get a state as well, so the log begins behind them.
         let floor = log::floor(tx.read(), replica)?;
         let mut value = Vec::new();
         push_id(&mut value, upto.max(floor));

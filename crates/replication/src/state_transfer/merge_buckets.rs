@@ -74,6 +74,8 @@ pub(crate) fn merge_bucket(
         Some(_) => version.value.len() != 8,
         None => decode_options(&version.value).is_err(),
     };
+    // Checked before anything is stored: readers of buckets rely on these lengths, and a
+    // peer may be damaged or hostile.
     if theirs.iter().any(is_bad) {
         return Err(mapping::bad_item());
     }

@@ -120,6 +120,8 @@ pub(crate) fn merge_file(
             for version in &theirs {
                 check_chunk(chunk, &version.value)?;
             }
+            // Chunks come after the files: a file that is missing now was removed
+            // here, and its content with it.
             let Some(number) = files::find_file(tx, &identity)? else {
                 return Ok(None);
             };

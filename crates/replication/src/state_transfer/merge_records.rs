@@ -38,6 +38,7 @@ pub(crate) fn merge_node(
     scope::check_identity(tx.store(), &theirs.identity)?;
     let fields = take_fields(map, &mut rest)?;
     let found = records::find_node(tx, &theirs.identity)?;
+    // Before the node is materialized, which may delete it and move its fields to a ghost.
     if let Some(id) = found {
         merge_absent_fields(tx, ConvergentOwner::Node(id), &fields, sides)?;
     }
@@ -65,9 +66,12 @@ pub(crate) fn materialize_merged(
         conflicting_properties(&ours.properties),
     );
     let merged = sides.node(&ours, theirs);
+    // The usual case when replicas have most in common: no row is written, and no
+    // local transaction conflicts.
     if id.is_some() && merged == ours {
         return Ok(());
     }
+    // Everything that the other side has of it was seen and removed here.
     if id.is_none() && merged.is_empty() && !keep {
         return Ok(());
     }
@@ -110,6 +114,7 @@ pub(crate) fn merge_relationship(
                 ours.properties = sides.properties(&ours.properties, &theirs.properties);
             })?;
         }
+        // Deleted here after it was seen. A relationship has one creation, so it does not come back.
         None if sides.here.covers(theirs.creation.dot) => return Ok(None),
         None => {
             let mut new = theirs.clone();
@@ -174,6 +179,8 @@ pub(crate) fn merge_field(
         true => after_prefix(&head),
         false => Some([&head[..], to].concat()),
     };
+    // In an empty database all fields are new: their entries are written as they arrive, without
+    // collecting those of either side.
     let is_new = tx.raw().first_key(&start, end.as_deref())?.is_none();
     let before = match is_new {
         true => tx.indexes_mut().fields_before(owner, prop)?,
@@ -203,6 +210,7 @@ pub(crate) fn merge_field(
             let time = value.first_chunk::<8>().ok_or_else(mapping::bad_item)?;
             map.time(u64::from_be_bytes(*time))?;
         }
+        // Whether an increment stays is decided by the sums of the whole counter (`join`).
         if !is_new || kind == ConvergentKind::Counter {
             rows.push((whole[prefix.len()..].to_vec(), value.to_vec()));
         } else if stays_alone(dot, sides.here) {

@@ -72,6 +72,9 @@ pub(crate) fn keep_outgoing(
     if is_done {
         return Ok(()); // a single page was enough, or the read was released
     }
+    // Each snapshot keeps old versions from being removed, so their number is bounded. A
+    // transfer in progress is never replaced: its receiver would have to begin again, and
+    // under load none would complete.
     if held.len() >= MAX_TRANSFERS {
         let free = |one: &&OutgoingTransfer| one.is_done || one.is_idle(now_ms);
         let longest = held.iter().filter(free).min_by_key(|one| one.asked_ms);

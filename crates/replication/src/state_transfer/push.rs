@@ -34,6 +34,8 @@ fn unavailable(why: &str) -> DataError {
 /// another one is being received, and for a page that does not follow the one before it; [`DataError::Invalid`] for
 /// bytes that are not a page; those of [`StateTransfer::merge_page`].
 pub fn merge_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128, bool), DataError> {
+    // Merging may take minutes, with this lock held. A sender that waited for it would time
+    // out and send the page again.
     let session = replication_of(store).session.try_lock();
     let mut session = session.ok_or(DataError::JoinRunning)?;
     let next = next_cursor(pushed.page)?;
@@ -61,12 +63,15 @@ pub fn merge_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128,
         ));
     }
     collected.heard_ms = store.options().clock.now_ms();
+    // The last page: only now does the database change. Until here a sender that disconnects leaves
+    // nothing but a temporary file.
     let Some(next) = next else {
         let done = session.collected.take().map(|collected| {
             let mut transfer = receive::begin_state_transfer(store)?;
             collected.merge(store, &mut transfer, pushed.page)
         });
         done.transpose()?;
+        // After the merge. If it fails, the sender repeats the push from its first page.
         session.merged = Some(EndedPush {
             session: number,
             from: pushed.from,

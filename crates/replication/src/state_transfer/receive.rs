@@ -159,6 +159,8 @@ fn record_state_transfer(
         until: Vector::new(),
         since_ms: store.options().clock.now_ms(),
     });
+    // The vectors of interrupted transfers are kept: their pages are merged in part, and only what
+    // they had seen makes the state consistent.
     note.until.join(seen);
     note.is_whole = is_whole;
     let stored = note.encode();

@@ -73,6 +73,8 @@ pub fn state_page(
         }
         _ => return Err(mapping::bad_item()),
     };
+    // A state that is merged in part has seen transactions in some sections and not in
+    // others: no vector describes it.
     if store.is_joining() {
         return Err(isomer_data::internals::joining_error());
     }
@@ -89,6 +91,9 @@ pub fn state_page(
                 cursor.push(part as u8);
                 cursor.extend_from_slice(&next);
                 page.push(tag::NEXT, &cursor);
+                // Before the page leaves: the state may contain commits that are only buffered. If a crash
+                // lost them, this replica would count their numbers as given up and never fetch them,
+                // while the other one has them.
                 store.engine().sync()?;
                 outgoing::keep_outgoing(store, outgoing, false)?;
                 return Ok(page.finish());
@@ -151,6 +156,8 @@ fn push_part(
             if let Some((first, _)) = rows.iter().next()
                 && !scope::holds(tx, part, first)?
             {
+                // An owner outside the space, with possibly millions of entries: the
+                // scan seeks behind all of them.
                 let owner = &first[..keyspace::convergent_owner_len(first)?];
                 skipped += rows.len().max(1);
                 match after_prefix(owner) {
@@ -195,6 +202,7 @@ pub(crate) fn push_row(
             let skipped = part.prefix().len();
             let id = NodeId(sole_id(&key[skipped..], "the key of a record")?);
             let is_ghost = tx.read().get(&keyspace::node(id))?.is_none();
+            // Nodes with a record were sent with the section before.
             if part == Section::Ghosts && !is_ghost {
                 return Ok(());
             }
@@ -356,6 +364,8 @@ fn push_fields(
     mapping::identity(page, &identity)?.push(&mut content);
     push_id(&mut content, mapping::prop(page, prop)?.0.into());
     push_bytes(&mut content, start.strip_prefix(head).unwrap_or_default());
+    // The receiver compares exactly this range with its own entries: one that the run lacks, and
+    // whose dot the vector covers, was removed.
     let to = match (is_whole, &end) {
         (false, Some(end)) => &end[base..],
         _ => &[],
