@@ -239,7 +239,7 @@ pub struct Tree {
     pub(crate) files: Files,
     current: RwLock<Arc<Levels>>,
     editing: Mutex<Editing>,
-    /// ValueKind during a compaction.
+    /// Held during a compaction.
     pub(crate) compacting: Mutex<()>,
     /// The key range that a compaction is reading: new tables in it may only be put on top.
     flight: Mutex<Option<KeyBounds>>,
@@ -313,6 +313,8 @@ impl Tree {
         }
         let highest = found.iter().map(|(number, _)| number + 1).max();
         let files = Files {
+            // Above every file that is there: one that a crash left before the manifest named it must not
+            // be overwritten while it may belong to a manifest that is put back (`remove_orphans`).
             next: AtomicU64::new(stored.next_file.max(highest.unwrap_or(1))),
             options,
         };
@@ -350,6 +352,8 @@ impl Tree {
             on_change,
         };
         if is_new && writes {
+            // A new database gets its manifest before its first record is logged: a folder with tables and
+            // no manifest is damaged, not new.
             tree.change(|_, _| Ok(()))?;
             // The folder's own name as well.
             let folder = &tree.files.options.folder;
@@ -427,6 +431,9 @@ impl Tree {
         let stored = self.stored(&levels, editing.stored.sequence + 1, next_run);
         let options = &self.files.options;
         let identity = self.files.new_identity();
+        // The manifest is the commit point. A crash before the rename leaves the old levels,
+        // and the new files as orphans; after it, the new levels. Nothing in memory has
+        // changed until it is durable.
         let (disk, folder, seal) = (&*options.disk, &options.folder, &options.seal);
         let written = match commit {
             None => stored.write(disk, folder, identity, seal),
@@ -445,12 +452,15 @@ impl Tree {
         }
         options.chain.end_storing();
         if let Some(numbers) = &options.numbers {
+            // Announced to other processes only when it is durable: they replace memtables by these tables.
             numbers.raise(stored.sequence);
         }
         editing.stored = stored;
         let levels = Arc::new(levels);
         let before = std::mem::replace(&mut *self.current.write(), levels.clone());
         (self.on_change)(&levels);
+        // After the new manifest is durable: a crash before leaves the old
+        // one, which needs the old files.
         self.doom(&before, &levels);
         drop(editing);
         Ok(levels)
@@ -475,6 +485,8 @@ impl Tree {
         // If the state was unknown before, this change was not attempted.
         self.check()?;
         let changed = self.change_and(commit, |levels, new_run| edit(levels, files, new_run));
+        // If the outcome is unknown, the manifest on disk may name the files: removing
+        // them could destroy the database.
         if changed.is_ok() || self.check().is_err() {
             files.adopt();
         }
@@ -527,6 +539,8 @@ impl Tree {
 
     /// Marks the files that are in `before` and not in `after` as obsolete.
     fn doom(&self, before: &Levels, after: &Levels) {
+        // A table is obsolete when none of its parts is left; a compaction takes
+        // parts of it away slice by slice.
         let kept: HashSet<u64> = after.parts().map(|part| part.table.number).collect();
         let mut seen = HashSet::new();
         let mut doomed = self.doomed.lock();
@@ -554,6 +568,8 @@ impl Tree {
         let mut unread = Vec::new();
         self.doomed.lock().retain(|doomed| {
             let read = match &doomed.reader {
+                // Readers hold levels, and levels hold the tables: without a strong reference no
+                // reader can reach the file again.
                 Reader::Table(table) => table.strong_count() > 0,
                 Reader::Blob(blob) => blob.strong_count() > 0,
             };
@@ -597,6 +613,8 @@ impl Tree {
     ) -> Result<Arc<Levels>, StorageError> {
         let readable = horizon.readable();
         let levels = self.current();
+        // Entries of the memtables that a range tombstone of the memtables covers are superseded as
+        // well, and need not be written if no reader sees them.
         let everywhere = levels.range_tombstones.union(range_tombstones);
         let mut merge = Merge::new(memtables);
         merge.seek(&[])?;
@@ -625,8 +643,12 @@ impl Tree {
         self.change_with(&mut written, |levels, written, new_run| {
             if !parts.is_empty() {
                 let run = Arc::new(Run::new(new_run(), parts));
+                // Above every run with older entries of its keys: an ingestion, which may have been added
+                // since, flushes the memtables of its range first.
                 levels.levels[0].insert(0, run);
             }
+            // In the same change as the tables: the log is needed from later on exactly when the
+            // tables have what it contained.
             levels.flushed = levels.flushed.max(flushed.version);
             levels.flushed_memtables = levels.flushed_memtables.max(flushed.memtables);
             levels.log_needed_from = levels.log_needed_from.max(flushed.log_needed_from);
@@ -653,6 +675,8 @@ impl Tree {
 
     /// Reserves a key range for a compaction, and returns the levels to read: later tables are put on top.
     pub(crate) fn fly(&self, from: &[u8], until: Option<&[u8]>) -> (InFlight<'_>, Arc<Levels>) {
+        // Published before the levels are read. An ingestion that changes the levels afterwards sees
+        // the reservation, and puts its tables on top.
         *self.flight.lock() = Some((from.into(), until.map(Into::into)));
         // A concurrent change of the levels may have checked before: wait for its result.
         let editing = self.editing.lock();
@@ -724,6 +748,8 @@ impl Tree {
                 return Ok(Newest::Known);
             };
             check_identity(&stored, options)?;
+            // The memtables of this process are searched before the tables: with tables that are ahead of
+            // them, an older entry of a memtable would hide a newer one.
             let point = stored.log_point.unwrap_or_default();
             if point.next > applied.next || stored.collected_below > published {
                 return Ok(Newest::Ahead);
@@ -736,6 +762,8 @@ impl Tree {
             match load(&self.files, &stored, &self.current()) {
                 Ok(levels) => return Ok(Newest::Found(Box::new(Newer { stored, levels }))),
                 Err(error) => {
+                    // A file was missing or changed: the other process has compacted it away, if the manifest
+                    // has changed, too. Otherwise the error is damage.
                     let now = Stored::read_sequence(&*options.disk, &options.folder)?;
                     if now == stored.sequence {
                         return Err(error);
@@ -750,6 +778,7 @@ impl Tree {
         let mut editing = self.editing.lock();
         let Newer { stored, mut levels } = newer;
         let old = self.current();
+        // Memtables are counted by each process for itself.
         levels.flushed_memtables = old.flushed_memtables;
         levels.seek_budget = old.seek_budget.clone();
         editing.stored = stored;
@@ -789,6 +818,7 @@ impl Tree {
     pub(crate) fn live_files(&self) -> LiveFiles {
         let editing = self.editing.lock();
         let levels = self.current();
+        // Under one lock, so that the manifest describes exactly these levels.
         let stored = editing.stored.clone();
         drop(editing);
         let tables = levels.parts().map(|part| part.table.file());

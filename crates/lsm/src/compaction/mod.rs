@@ -61,6 +61,8 @@ impl Tree {
         self.check()?;
         self.collect_files();
         let readable = horizon.readable();
+        // Cheapest first: it frees space without reading or writing a table, also
+        // when the disk is nearly full.
         if self.drop_covered_tables(&readable)? {
             return Ok(true);
         }
@@ -131,6 +133,8 @@ impl Tree {
             properties.entries > 0
                 && part.table.range_tombstones.is_empty()
                 && is_covered(&levels.range_tombstones, part, |version| {
+                    // No reader is between the table's oldest entry and the tombstone. What older runs have of
+                    // these keys is older, and covered by the same tombstone.
                     version > properties.newest && !readable.sees(properties.oldest, Some(version))
                 })
         };
@@ -172,6 +176,8 @@ impl Tree {
     /// The job to continue: the one of the lowest level, after starting those that are due.
     fn pick(&self, readable: &Readable) -> Result<Option<Job>, StorageError> {
         let levels = self.current();
+        // Full levels first: they slow down writers. Rewriting for tombstones, for blob
+        // files and for lookups can wait.
         if let Some(level) = full_level(&levels) {
             self.begin_job(|levels| merge_level(levels, level))?;
         } else if levels.jobs.is_empty() {
@@ -204,8 +210,10 @@ impl Tree {
                 if job.target == NEW_RUN {
                     job.target = new_run();
                     let target = Arc::new(Run::new(job.target, Vec::new()));
+                    // Before the other runs of its level, as its inputs are newer than these.
                     levels.levels[job.level].insert(0, target);
                 }
+                // The last level is one run, so what is merged into it must be merged with it.
                 if job.level + 1 == levels.levels.len() && !job.inputs.contains(&job.target) {
                     job.inputs.push(job.target);
                 }
@@ -256,6 +264,8 @@ impl Tree {
             .collect();
         let mut merge = Merge::new(cursors);
         merge.seek(&job.from)?;
+        // With the range tombstones of all levels, not only those of the inputs: newer
+        // ones above cover entries here.
         let mut rule = Rule::new(readable, &levels.range_tombstones);
         let output = Output::new(
             &self.files,
@@ -430,6 +440,8 @@ fn heavy_table(levels: &Levels, floor: Version, min_deletions: u64) -> Option<Jo
                 let properties = &part.table.properties;
                 let garbage = properties.deletions + properties.superseded;
                 let many = garbage >= min_deletions && garbage * 2 >= properties.entries;
+                // While a reader is older than what superseded them, the entries would have to be kept, and the
+                // same table would be picked again at once.
                 let due = properties.clean_from <= floor;
                 let erases = !part.table.range_tombstones.is_empty();
                 if number == last {
@@ -450,6 +462,8 @@ fn heavy_table(levels: &Levels, floor: Version, min_deletions: u64) -> Option<Jo
                     until,
                 });
             }
+            // Inputs are this run and all older ones: a tombstone may be dropped only if nothing
+            // that it hides is left below it.
             runs_from_here.remove(0);
         }
     }
@@ -502,6 +516,7 @@ fn wasteful_values(levels: &Levels, min_bytes: u64) -> Option<Job> {
                     .map(|(_, bytes, _)| *bytes)
                     .sum();
                 if bytes > 0 && most.as_ref().is_none_or(|(most, _)| bytes > *most) {
+                    // Within its run: only the table's values move, so no other run takes part.
                     let job = Job {
                         level: number,
                         target: run.id,

@@ -34,9 +34,12 @@ impl Readable {
         let Some(superseded) = superseded else {
             return true;
         };
+        // A reader may be at `superseded - 1`, which is at or after `from`.
         if superseded > self.from {
             return true;
         }
+        // The first snapshot that has the entry decides: if it is at or after the superseding
+        // version, all later ones are.
         let at = self.snapshots.partition_point(|snap| *snap < version);
         self.snapshots
             .get(at)
@@ -87,11 +90,13 @@ impl<'a> Rule<'a> {
 
     /// Decides about the entry; entries of a key come newest first.
     pub(crate) fn fate(&mut self, key: &[u8], version: Version) -> Fate {
+        // An entry that is dropped still supersedes the older ones of its key.
         let mut superseded = self.younger;
         self.younger = Some(version);
         if !self.range_tombstones.is_empty()
             && let Some(deleted_at) = self.range_tombstones.oldest_after(key, version)
         {
+            // Whatever came first ended the entry.
             superseded = Some(superseded.map_or(deleted_at, |younger| younger.min(deleted_at)));
         }
         match superseded {

@@ -155,6 +155,7 @@ impl<'a> Output<'a> {
     fn builder(&mut self) -> Result<&mut TableBuilder, StorageError> {
         if self.table.is_none() {
             let (number, identity, path) = self.files.new_table();
+            // Before the file is created: whatever fails from here on, the file is removed.
             self.note_path(&path);
             let target = TableTarget {
                 disk: &*self.files.options.disk,
@@ -203,6 +204,7 @@ impl<'a> Output<'a> {
         version: Version,
         reference: &BlobRef,
     ) -> Result<(), StorageError> {
+        // Other references are copied without reading the value: this is what blob files are for.
         let reference = if self.relocate.contains(&reference.file) {
             let value = self.blobs.read(reference)?;
             self.put_apart(&value)?
@@ -269,6 +271,7 @@ impl<'a> Output<'a> {
             if range_tombstones.is_empty() {
                 return Ok(());
             }
+            // Range tombstones without entries need a table, too, or they would be lost.
             self.builder()?;
         }
         let Some((mut builder, mut file)) = self.table.take() else {
@@ -355,6 +358,8 @@ pub(crate) fn write_merged<C: EntryCursor>(
             }
             // Input counts as well, so that a slice that writes little ends, too.
             steps += 1;
+            // A slice ends between two keys only: all versions of a key are decided together. The first key
+            // is always written, so each slice makes progress.
             if begun
                 && (output.written_bytes() + read_bytes / 4 >= output.limits.slice_bytes
                     || (steps.is_multiple_of(1024) && stop()))

@@ -62,6 +62,8 @@ impl RunCursor {
         self.at = at;
         self.cut_above = part.cut_above;
         match &mut self.cursor {
+            // Neighbouring parts may be of one table, whose middle was compacted
+            // away: the cursor keeps its block.
             Some(cursor) if Arc::ptr_eq(cursor.table(), &part.table) => {}
             Some(cursor) => cursor.move_to(part.table.clone()),
             None => self.cursor = Some(TableCursor::new(part.table.clone(), self.reading)),
@@ -83,6 +85,7 @@ impl RunCursor {
                 return Ok(());
             };
             if cursor.valid() {
+                // Almost every part is a whole table: no comparison of keys per entry.
                 if !self.cut_above {
                     self.valid = true;
                     return Ok(());
@@ -103,6 +106,8 @@ impl RunCursor {
             };
             let cursor = self.table()?;
             if cut_below {
+                // Entries of a key are ordered from the newest version, so the greatest
+                // version is before all of them.
                 cursor.seek(&from, Version::MAX)?;
             } else {
                 cursor.first()?;
@@ -249,6 +254,7 @@ impl EntryCursor for RunCursor {
                 true => self.run.parts[self.at].until.as_deref(),
                 false => None,
             };
+            // The table does not know the part's end; the earlier of the two ends bounds the run in it.
             let end_here = match (end, until) {
                 (Some(end), Some(until)) => Some(end.min(until)),
                 (end, until) => end.or(until),

@@ -137,6 +137,8 @@ impl Run {
     /// Number of the first part that ends after `key`.
     fn part_at(&self, key: &[u8]) -> usize {
         let head = head(key);
+        // Two binary searches over 8-byte numbers in one array; whole keys, each in another allocation,
+        // are compared only where these are equal.
         let low = self.starts.partition_point(|start| *start < head);
         // Those with the same first bytes are compared in full.
         let same = self.starts[low..].partition_point(|start| *start == head);
@@ -237,6 +239,7 @@ impl Levels {
         let parts = self.parts();
         let with_tombstones = parts.filter(|part| !part.table.range_tombstones.is_empty());
         let all = RangeTombstones::union_of(with_tombstones.map(Part::range_tombstones).collect());
+        // Kept if equal, so that states of the levels share it: most changes change no range tombstone.
         if all != *self.range_tombstones {
             self.range_tombstones = Arc::new(all);
         }
@@ -326,6 +329,7 @@ impl Levels {
         let mut seen: HashMap<u64, ()> = HashMap::new();
         let mut used: HashMap<u64, u64> = HashMap::new();
         for part in self.parts() {
+            // Properties are of a table as a whole, and several parts may be of one table.
             if seen.insert(part.table.number, ()).is_none() {
                 for (file, bytes, _) in &part.table.properties.blobs {
                     *used.entry(*file).or_default() += bytes;

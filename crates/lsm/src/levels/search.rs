@@ -56,6 +56,8 @@ impl<'a> Search<'a> {
                 continue;
             };
             let properties = &part.table.properties;
+            // All of the table is newer than the reader, or older than a range tombstone over the key:
+            // neither the filter nor a block needs to be read.
             if properties.oldest > self.at || properties.newest < self.deleted_at {
                 continue;
             }
@@ -66,6 +68,7 @@ impl<'a> Search<'a> {
                 self.here = Some((&part.table, near));
                 break;
             }
+            // Computed at most once per lookup, and not at all if a table is left out by its versions.
             let hash = *self.hash.get_or_insert_with(|| filter_hash(self.key));
             if let Some(near) = part.table.near(self.key, self.at, hash)? {
                 self.here = Some((&part.table, near));
@@ -99,6 +102,8 @@ impl<'a> Search<'a> {
     ) -> Result<(), StorageError> {
         while let Some((table, near)) = &self.here {
             let outcome = table.look_up(near, self.key, self.at, |version, got| {
+                // The newest entry is older than the range tombstone, and the entries
+                // of older runs are older still.
                 if version < self.deleted_at {
                     return Ok(false);
                 }
@@ -113,6 +118,7 @@ impl<'a> Search<'a> {
                 Ok(true)
             })?;
             match outcome {
+                // The first run with an entry decides: key by key, entries of later runs are older.
                 Some(true) => {
                     self.levels.seek_budget.add(self.passed);
                     return Ok(());

@@ -202,7 +202,7 @@ struct State {
     /// No more batches will be read.
     ended: bool,
     stop: bool,
-    /// ValueKind while the thread runs.
+    /// Held while the thread runs.
     rights: Option<(Helper, Pinned)>,
 }
 
