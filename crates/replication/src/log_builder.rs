@@ -160,7 +160,7 @@ impl LogEntryBuilder {
         }
     }
 
-    /// Lives of an end of a relationship that is created here.
+    /// Creations of an end of a relationship that is created here, as this transaction has seen them.
     fn creations(
         &mut self,
         tx: &Transaction,
