@@ -16,8 +16,11 @@ impl Planner<'_> {
         if self.arena.plain {
             return;
         }
+        // One after the other: each replaced count is a slot, and the next
+        // apply is above the one before.
         while let Some(root) = first_count(expr, self.arena) {
             let right = graft(self.arena, root, flow.op);
+            // A degree at the top has the count in a slot already: it is added up instead of counting rows.
             let factor = match &self.arena.operators[right.index()].op {
                 Op::Degree(degree) => Some(degree.count),
                 _ => None,

@@ -126,6 +126,7 @@ impl Footprint {
                 self.properties.some.insert(*name);
                 self.entities = true;
             }
+            // `n[name]`: the name is known when the row is.
             BoundExpr::Index { base, .. } if reads_entity(base, arena) => {
                 self.properties.all = true;
                 self.entities = true;
@@ -254,6 +255,7 @@ pub(crate) fn of_step(step: &LogicalStep, arena: &Arena) -> (Footprint, Footprin
             ..
         } => {
             arguments.iter().for_each(|one| reads.read_expr(one, arena));
+            // What a procedure reads is not described, only whether it writes.
             reads.everything = true;
             writes.everything = procedure.mode != ProcedureMode::Read;
         }
@@ -280,6 +282,8 @@ pub(crate) fn of_step(step: &LogicalStep, arena: &Arena) -> (Footprint, Footprin
         }
         LogicalStep::Delete { targets, .. } => {
             targets.iter().for_each(|one| reads.read_expr(one, arena));
+            // A deletion disturbs every read of an entity: a deleted node has neither labels nor
+            // properties. And with `DETACH` it removes relationships of any type.
             writes.entities = true;
             writes.types.all = true;
         }

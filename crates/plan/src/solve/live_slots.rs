@@ -36,6 +36,8 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
         prune(&mut arena.operators[at].op, &need);
         let op = &arena.operators[at].op;
         let below = needs_below(arena, op, &need)?;
+        // A leaf returns rows of the outer operator, so what is read above
+        // the leaf must stay alive there.
         if matches!(op, Op::Argument)
             && let Some(outer) = arena.outer_of.get(&OpId(at as u32))
         {
@@ -125,6 +127,8 @@ fn restrict_left(arena: &Arena, at: usize, written: &[Slots], needs: &mut [Slots
     }
     let only_right = &written[right.index()];
     let on_left = &written[left.index()];
+    // A slot that both sides write, such as a variable that the right side
+    // passes on, is read from the left.
     needs[left.index()].retain(|slot| !only_right.contains(slot) || on_left.contains(slot));
 }
 
@@ -192,6 +196,7 @@ fn prune(op: &mut Op, need: &Slots) {
             search.walk.for_each_slot_mut(&mut drop_unread);
         }
         Op::Project { columns, .. } => {
+            // A column that is not read but may fail stays: the error is part of the statement's result.
             columns.retain(|(slot, expr)| need.contains(slot) || !cannot_fail(expr))
         }
         _ => {}

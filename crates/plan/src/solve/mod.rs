@@ -141,6 +141,8 @@ pub(crate) fn plan_subquery(
 ) -> Result<OpId> {
     let mut planner = Planner::new(arena, catalog);
     let mut flow = planner.query(query, Start::Subplan(arguments))?;
+    // The value of an expression is decided by the first row: without a limit, an operator
+    // would fill a whole chunk for it.
     if first_only && !matches!(planner.arena.operators[flow.op.index()].op, Op::Argument) {
         planner.push(
             &mut flow,
@@ -197,6 +199,7 @@ impl<'p> Planner<'p> {
             for other in flows {
                 first.reads.absorb(&other.reads);
                 first.writes.absorb(&other.writes);
+                // A slot is bound after the union only if every branch binds it.
                 first.bound.retain(|slot| other.bound.contains(slot));
             }
             first.bound.extend(&query.outputs);
@@ -267,6 +270,8 @@ impl<'p> Planner<'p> {
             let Some((root, anti)) = exists_subqueries::existence(&predicate, self.arena) else {
                 continue;
             };
+            // A copy: the original sub-plan may be the value of the same expression elsewhere, and its
+            // leaves return one row, while those of the copy return the rows below this apply.
             let right = exists_subqueries::graft(self.arena, root, flow.op);
             let rows = self.rows(flow) * 0.5;
             self.push(flow, |input| Op::SemiApply { input, right, anti }, rows);
@@ -288,6 +293,7 @@ impl<'p> Planner<'p> {
             Start::Outer(flow.op, &flow.bound),
         )?;
         let rows = self.rows(flow) * self.rows(&right).max(1.0);
+        // Whether the pattern is found or created, it binds the same slots.
         flow.bound.extend(create.slots());
         let merge = |input| {
             Op::Merge(MatchOrCreate {
@@ -337,6 +343,8 @@ fn chain_in_context(planner: &mut Planner<'_>, steps: Vec<LogicalStep>) -> Resul
             .iter()
             .filter(|step| matches!(step, LogicalStep::Aggregate { .. }))
         {
+            // Each aggregation gets a leaf: it returns the outer row once more, to be joined
+            // with the groups of that row.
             let leaf = planner.argument();
             kept.push(leaf);
             planner.outer = Some(leaf);
@@ -374,6 +382,7 @@ fn chain_in_context(planner: &mut Planner<'_>, steps: Vec<LogicalStep>) -> Resul
         };
         let aggregates = matches!(step, LogicalStep::Aggregate { .. });
         plan_step(planner, &mut flow, step)?;
+        // The groups of one outer row, on the right side, with the slots of that row, on the left.
         if aggregates && let Some(left) = kept.pop() {
             let rows = planner.rows(&flow);
             flow.op = planner.arena.push(
@@ -402,6 +411,7 @@ fn chain_in_context(planner: &mut Planner<'_>, steps: Vec<LogicalStep>) -> Resul
 }
 
 fn plan_step(planner: &mut Planner<'_>, flow: &mut Flow, step: LogicalStep) -> Result<()> {
+    // Before the step: a barrier above it would be too late for what it reads.
     add_barriers(planner, flow, &step);
     let rows = planner.rows(flow);
     match step {
@@ -629,6 +639,8 @@ fn sort(
 
 fn optional_match(planner: &mut Planner<'_>, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
     let nulls: Vec<SlotId> = graph.bound_slots().collect();
+    // Planned with the slots of the row as bound, so that it begins at nodes that are known. Its
+    // rows are joined with the outer row by the apply.
     let right = planner.chain(
         vec![LogicalStep::Match {
             graph,
@@ -660,6 +672,7 @@ fn apply(
     let right = planner.query(query, Start::Outer(flow.op, &flow.bound))?;
     if outputs.is_empty() {
         // A subquery without a result runs for its side effects: the row passes once.
+        // As `FOREACH` over a list of one element, which no expression reads.
         let element = planner.arena.slot("", crate::expr::StaticType::Any);
         let list = BoundExpr::Const(isomer_value::Value::List(std::sync::Arc::new(vec![
             isomer_value::Value::Null,

@@ -28,6 +28,8 @@ impl ReachableOperators {
         let mut open: Vec<(OpId, bool, bool)> = roots.map(|root| (root, false, false)).collect();
         while let Some((id, right, outer)) = open.pop() {
             let at = id.index();
+            // Plans share operators, so one may be reached several times. It is visited again only if that
+            // adds a property, which bounds the visits to three per operator.
             let is_known = reachable.right_sides[at] >= right && reachable.outer_rows[at] >= outer;
             if std::mem::replace(&mut reachable.reached[at], true) && is_known {
                 continue;

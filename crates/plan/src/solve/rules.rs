@@ -42,6 +42,7 @@ pub(crate) fn rewrite(steps: Vec<LogicalStep>) -> Vec<LogicalStep> {
     }
     for step in &mut done {
         if let LogicalStep::Match { graph, .. } = step {
+            // After the pushdown: filters that have just joined a pattern are rewritten as well.
             graph.predicates.iter_mut().for_each(one_of);
         }
     }
@@ -128,9 +129,13 @@ fn place_for(done: &[LogicalStep], term: &BoundExpr) -> Option<usize> {
             LogicalStep::Match {
                 optional: false,
                 graph,
+                // The nearest pattern only: a predicate that reads slots of an earlier one may read slots of
+                // this one as well, and merging has made adjacent patterns one.
             } => return cannot_fail_after(graph, &done[at + 1..]).then_some(at),
             LogicalStep::Project(columns)
                 if columns.iter().all(|(slot, _)| !reads.contains(slot)) => {}
+            // Equal rows agree in what the predicate reads, so it keeps all of
+            // them or none, before as after.
             LogicalStep::Distinct(slots) if reads.iter().all(|slot| slots.contains(slot)) => {}
             // A sort keeps all rows, and other filters only drop some: the order of tests does not change which rows
             // pass all.
@@ -143,6 +148,8 @@ fn place_for(done: &[LogicalStep], term: &BoundExpr) -> Option<usize> {
 
 /// Whether none of the projections after a `MATCH` can fail.
 fn cannot_fail_after(graph: &QueryGraph, steps: &[LogicalStep]) -> bool {
+    // Reading a property of a node or relationship cannot fail; of any other value it can be a type
+    // error. So it matters which slots are entities, also under other names.
     let mut entities: FxHashSet<SlotId> = graph.nodes.iter().copied().collect();
     for relationship in &graph.relationships {
         entities.extend([relationship.from, relationship.to]);

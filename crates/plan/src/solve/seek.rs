@@ -224,6 +224,8 @@ fn disjunctions(facts: &Facts<'_>) -> Vec<Disjunction> {
         let others = facts.about.iter().copied();
         let others = others.filter(|at| facts.open[*at] && *at != position);
         let others: Vec<usize> = others.collect();
+        // `(a OR b) AND c` is `(a AND c) OR (b AND c)`: the access path of a term may use the other
+        // predicates as well, such as the first components of an index.
         let with_others = |term: &BoundExpr| {
             let mut predicates = match without_position(term) {
                 BoundExpr::And(conjuncts) => conjuncts.clone(),
@@ -359,6 +361,7 @@ fn union_access(
             labels: &labels,
         };
         let part = single_access(costs, arena, &term, node, bound);
+        // A scan of all nodes finds what the other parts find, so the union cannot be cheaper.
         if matches!(part.kind, AccessKind::All) {
             return None;
         }
@@ -421,6 +424,7 @@ pub(crate) fn best_rel_access(
     for disjunction in disjunctions(facts) {
         let mut union = RelAccess {
             seeks: Vec::new(),
+            // A relationship may satisfy several terms; the union must return it once.
             overlaps: true,
             rows: 0.0,
             covers: Vec::new(),
@@ -479,6 +483,7 @@ fn rel_seeks(
         found.rows += rows;
         match at {
             0 => found.covers = covers,
+            // A predicate is tested by the seeks only if the seek of every type tests it.
             _ => found.covers.retain(|one| covers.contains(one)),
         }
         found.seeks.push((of_type, seek));
@@ -835,6 +840,8 @@ fn range_of(
 
 /// The untested predicates of the form `node.path <test> value` whose value is known.
 fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> Vec<Sargable<'e>> {
+    // The value must be known before the node is: it may read bound slots, but not the node itself.
+    // Sub-plans are left to filters.
     let known = |value: &BoundExpr| {
         let mut known = !matches!(value, BoundExpr::Subquery(_));
         value.for_each_slot(&mut |slot| known &= bound.contains(&slot) && slot != node);
@@ -857,6 +864,7 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
         match predicate {
             BoundExpr::Compare { op, left, right } => match op {
                 Comparison::Equal => {
+                    // Either side may be the property; `add` ignores a side that is not one of this node.
                     add(left, Test::Equal(right), right);
                     add(right, Test::Equal(left), left);
                 }

@@ -72,6 +72,8 @@ impl Planner<'_> {
         rows: f64,
     ) {
         let is_first = matches!(self.arena.operators[flow.op.index()].op, Op::Argument);
+        // Each part begins with the row below. If that is a leaf already, the parts replace it;
+        // otherwise they are the right side of an apply.
         let outer = match is_first {
             true => self.outer,
             false => Some(flow.op),
@@ -383,6 +385,8 @@ fn emit_close(
                     selector: Some(selected.selector),
                     path: selected.path,
                     relationships: Some(one.slot),
+                    // Not excluded during the search: the selector would then pick other walks than the
+                    // shortest ones. They are compared afterwards (`keep_selected_apart`).
                     distinct_from: Vec::new(),
                     predicate: selected.predicate.clone(),
                 })
@@ -423,6 +427,7 @@ fn emit_check(
             input,
             relationship: one.slot,
             from: one.from,
+            // An end that is bound is compared; one that is not gets its value from the relationship.
             from_bound: flow.bound.contains(&one.from),
             to: one.to,
             to_bound: flow.bound.contains(&one.to),
