@@ -30,6 +30,8 @@ struct Lanes {
 
 impl Lanes {
     fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
+        // One per operator, as applies nest: the column of an outer one passes through
+        // the right side of an inner one.
         let ordinal = SlotId((op_ref.plan.slots.len() + op_ref.id.index()) as u32);
         let row_wise = op_ref.plan.is_row_wise(right.id());
         Self {
@@ -200,6 +202,7 @@ impl Operate for OptionalApply {
                     return self.with_gaps(chunk, &numbers, nulls).map(Some);
                 }
                 self.lanes.right.close(cx);
+                // The right side has ended, so the rows behind the last match have none.
                 let rest: Vec<u32> = (self.next..self.lanes.piece()?.len() as u32).collect();
                 let chunk = if rest.is_empty() {
                     None
@@ -232,6 +235,8 @@ impl OptionalApply {
     /// `chunk`, with the rows that the right side skipped inserted in order.
     fn with_gaps(&mut self, mut chunk: Chunk, numbers: &[u32], nulls: &[SlotId]) -> Result<Chunk> {
         let matched = chunk.len() as u32;
+        // A row-wise right side returns results in the order of its input rows. So each number that is
+        // skipped is a row without a match, and its place is before the next result.
         let (mut gaps, mut order) = (Vec::new(), Vec::with_capacity(numbers.len()));
         for (row, &number) in numbers.iter().enumerate() {
             while self.next < number {
@@ -270,6 +275,7 @@ impl Operate for SemiApply {
         }
         let mut matched = vec![false; self.0.piece()?.len()];
         let mut open = matched.len();
+        // The right side is not read further once every row has a match.
         while open > 0
             && let Some((_, numbers)) = self.0.right_rows(cx)?
         {

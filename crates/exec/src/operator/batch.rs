@@ -178,6 +178,7 @@ impl BatchApply {
             }
             Err(error) => error,
         };
+        // Not errors of this batch's rows: later batches would meet them as well.
         let ends_statement = matches!(
             error,
             ExecError::Cancelled | ExecError::Internal(_) | ExecError::Limit { .. }
@@ -285,6 +286,7 @@ impl Job {
     }
 
     fn attempt(&self, base: &Run, id: &mut String) -> Result<(Chunk, Run)> {
+        // A new snapshot for each attempt: the one that lost the race would lose it again.
         let mut transaction = self.starter.begin()?;
         *id = format!(
             "{TRANSACTION_PREFIX}{}.{}",
@@ -320,6 +322,7 @@ impl Job {
         };
         for row in 0..self.rows.len() {
             cx.tick(1)?;
+            // Row by row, because the rows of a batch may read what earlier ones of it have written.
             let mut outer = self.rows.gather(&[row as u32]);
             right.open(&Argument::new(outer.clone()));
             let mut found = false;

@@ -142,6 +142,7 @@ impl Groups {
             return Ok(());
         }
         self.count_all(ends.len(), times)?;
+        // One check for all ends of a node, instead of one per end.
         if bound <= self.dense {
             self.counts.cover(bound);
             self.counts.add_all(ends, times);
@@ -384,6 +385,7 @@ impl Gathering<'_> {
             None => GroupSpill::new(self.operator, cx)?,
         };
         // What was counted is written as partial counts, which the merge of the partitions adds up.
+        // Without an array from here on, which would take the same memory again at once.
         let full = std::mem::replace(&mut self.groups, Groups::new(0));
         full.spill(self.plan, &mut spilled, cx)?;
         cx.run.watch.release(std::mem::take(self.held));

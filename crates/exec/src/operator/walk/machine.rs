@@ -327,6 +327,8 @@ impl Machine {
         };
         let last = 2 * place.step as usize + 2;
         let due = |check: &&isomer_plan::walk::WalkCheck| {
+            // A step binds two elements, its relationship and its node: conditions that end at either are
+            // due now, as early as possible.
             check.first != check.last && (check.last == last || check.last + 1 == last)
         };
         if !link.checks.iter().any(|check| due(&check)) {
@@ -382,6 +384,8 @@ impl Machine {
             // Pushed in reverse, so that they are popped in the order in which they were found.
             entries[at as usize + 1..].reverse();
             cx.run.watch.allow(entries.len() * STEP_BYTES)?;
+            // After its continuations were pushed: the walk is returned now, and
+            // the longer ones by later calls.
             if accepts {
                 return Ok(Some(chain(entries, at)));
             }
