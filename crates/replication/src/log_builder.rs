@@ -54,7 +54,7 @@ struct LogEntryBuilder {
     ends: FxHashMap<RelId, [Vec<Dot>; 2]>,
     /// Identities by key of nodes that were created or changed here: they may have another key by now, and their
     /// identities may not be stored yet.
-    given: FxHashSet<Identity>,
+    reserved_identities: FxHashSet<Identity>,
     /// Ends that relationships created here keep.
     kept: BTreeSet<NodeId>,
     /// Buckets that were created or dropped, or from which entries were deleted.
@@ -98,7 +98,7 @@ pub(crate) fn log_for_replicas(tx: &mut Transaction) -> Result<(), DataError> {
         nodes: FxHashMap::default(),
         rels: FxHashMap::default(),
         ends: FxHashMap::default(),
-        given: FxHashSet::default(),
+        reserved_identities: FxHashSet::default(),
         kept: BTreeSet::new(),
         buckets: BTreeSet::new(),
         uncovered: BTreeSet::new(),
@@ -191,7 +191,7 @@ impl LogEntryBuilder {
                 removed,
             } => {
                 let node = self.node_name(tx, *id)?;
-                self.give(&node);
+                self.reserve_identity(&node);
                 let touched = self.node(*id);
                 touched
                     .labels
@@ -210,7 +210,7 @@ impl LogEntryBuilder {
                 let node = self.node_name(tx, *id)?;
                 observe_fields(tx, ConvergentOwner::Node(*id));
                 self.node(*id).gone = true;
-                self.given.remove(&node);
+                self.reserved_identities.remove(&node);
                 self.ops.push(Op::NodeDeleted { node });
             }
             Change::RelationshipCreated { id, record } => {
@@ -302,9 +302,9 @@ impl LogEntryBuilder {
     }
 
     /// Reserves an identity: no later node of this transaction gets it.
-    fn give(&mut self, name: &Identity) {
-        if matches!(name, Identity::Keyed { .. }) && !self.given.contains(name) {
-            self.given.insert(name.clone());
+    fn reserve_identity(&mut self, name: &Identity) {
+        if matches!(name, Identity::Keyed { .. }) && !self.reserved_identities.contains(name) {
+            self.reserved_identities.insert(name.clone());
         }
     }
 
@@ -325,11 +325,11 @@ impl LogEntryBuilder {
             None => made,
             Some((label, key)) => {
                 let identity = Identity::Keyed { label, key };
-                let is_given = self.given.contains(&identity);
+                let is_reserved = self.reserved_identities.contains(&identity);
                 match records::find_node(tx, &identity)?.filter(|other| *other != id) {
                     // A node created earlier in this transaction has the identity, although its key or label changed
                     // since.
-                    _ if is_given => made,
+                    _ if is_reserved => made,
                     None => identity,
                     // A node whose key or label changed since has the identity.
                     Some(other) if self.is_there(tx, other)? => made,
@@ -344,7 +344,7 @@ impl LogEntryBuilder {
                 }
             }
         };
-        self.give(&identity);
+        self.reserve_identity(&identity);
         self.node(id).made = Some(identity.clone());
         self.ops.push(Op::NodeCreated {
             node: identity,

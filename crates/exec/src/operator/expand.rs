@@ -635,7 +635,7 @@ impl Operate for RelationshipEnds {
             let fits = |slot, bound: bool, node| {
                 !bound || chunk.column(slot).and_then(|column| column.node(row)) == Some(node)
             };
-            let mut way = |from: NodeId, to: NodeId| {
+            let mut bind_ends = |from: NodeId, to: NodeId| {
                 if fits(ends.from, ends.from_bound, from) && fits(ends.to, ends.to_bound, to) {
                     rows.push(row as u32);
                     froms.push(from);
@@ -643,14 +643,14 @@ impl Operate for RelationshipEnds {
                 }
             };
             if ends.direction != Direction::Incoming {
-                way(rel.source, rel.target);
+                bind_ends(rel.source, rel.target);
             }
             // The reverse direction of a self loop would bind the same ends again:
             // one relationship, one match.
             if ends.direction == Direction::Incoming
                 || (ends.direction == Direction::Both && rel.source != rel.target)
             {
-                way(rel.target, rel.source);
+                bind_ends(rel.target, rel.source);
             }
         }
         // A pattern `(a)-[r]->(a)` with `a` unbound has one slot for both ends.

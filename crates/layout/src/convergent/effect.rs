@@ -156,14 +156,14 @@ impl Action {
                 // The new dot replaces the seen ones, so that an element has one entry and not one per
                 // insertion. It must be a new dot even if the element exists: a concurrent removal that has
                 // seen only the old ones must not remove this insertion (add-wins).
-                take_out(rows, place, element, &|dot| seen(dot))?;
+                remove_entries(rows, place, element, &|dot| seen(dot))?;
                 rows.put_row(&keyed(place, element, stamp.dot), exact)
             }
             Self::Remove { element, context } => {
-                take_out(rows, place, element, &|dot| within(context, dot))
+                remove_entries(rows, place, element, &|dot| within(context, dot))
             }
             Self::Assign(value) => {
-                take_out(rows, place, &[], &|dot| seen(dot))?;
+                remove_entries(rows, place, &[], &|dot| seen(dot))?;
                 let mut stored = stamp.time.to_be_bytes().to_vec();
                 // Only values that this transaction has not seen are left, that is, concurrent ones. The hybrid
                 // time decides among these alone, so a wrong clock cannot lose a later write.
@@ -171,10 +171,12 @@ impl Action {
                 rows.put_row(&keyed(place, &[], stamp.dot), &stored)
             }
             Self::Enable => {
-                take_out(rows, place, &[], &|dot| seen(dot))?;
+                remove_entries(rows, place, &[], &|dot| seen(dot))?;
                 rows.put_row(&keyed(place, &[], stamp.dot), &[])
             }
-            Self::Disable { context } => take_out(rows, place, &[], &|dot| within(context, dot)),
+            Self::Disable { context } => {
+                remove_entries(rows, place, &[], &|dot| within(context, dot))
+            }
             // The key contains the rank, so the scan meets ranks in ascending order and ends
             // at the first that is greater.
             Self::Sketch { place: at, rank } => {
@@ -214,12 +216,12 @@ impl Action {
     }
 }
 
-/// Removes the entries of one item whose dots are `meant`.
-fn take_out(
+/// Removes the entries of one item for which `is_removed` holds.
+fn remove_entries(
     rows: &mut (impl RowsMut + ?Sized),
     place: &[u8],
     item: &[u8],
-    meant: &dyn Fn(Dot) -> bool,
+    is_removed: &dyn Fn(Dot) -> bool,
 ) -> Result<(), DataError> {
     let prefix = [place, item].concat();
     let mut doomed = Vec::new();
@@ -227,7 +229,7 @@ fn take_out(
         // No item is a prefix of another one (see `place`), so what follows the
         // prefix is a dot and nothing else.
         let dot = Dot::sole(&key[prefix.len()..]).ok_or_else(malformed)?;
-        if meant(dot) {
+        if is_removed(dot) {
             doomed.push(key.to_vec());
         }
         Ok(true)
