@@ -141,6 +141,8 @@ impl<W> Ticket<W> {
     /// Changes the state and notifies the thread that waits; returns the waker, if there is one, which the
     /// caller has to run.
     fn set(&self, state: State) -> Option<Waker> {
+        // The lock is released at the end of this statement: the thread that is
+        // notified does not block on it.
         let before = std::mem::replace(&mut *self.state.lock(), state);
         match before {
             State::Waiting(Some(waker)) => Some(waker),
@@ -205,6 +207,8 @@ impl<C: Committer> GroupCommit<C> {
             let mut state = ticket.state.lock();
             match std::mem::replace(&mut *state, State::Waiting(None)) {
                 State::Done(result) => return result,
+                // The state is `Waiting` again before this thread leads: its own ticket may be in the
+                // group, which sets it to `Done`.
                 State::Leads => {
                     drop(state);
                     self.lead();
@@ -257,6 +261,8 @@ impl<C: Committer> GroupCommit<C> {
         if queue.waiting.len() >= queue.writers {
             self.joined.notify_one();
         }
+        // Under the lock of the queue: of the threads that find it without a
+        // leader, one becomes the leader.
         !std::mem::replace(&mut queue.led, true)
     }
 
@@ -265,6 +271,8 @@ impl<C: Committer> GroupCommit<C> {
     fn lead(self: &Arc<Self>) {
         let ended = self.lead_group();
         let mut queue = self.queue.lock();
+        // The successor is appointed before the members are notified: the next group starts while these
+        // threads are scheduled, and members that return with another commit join it.
         let mut calls = false;
         match queue.waiting.front() {
             None => self.resign(&mut queue),
@@ -406,6 +414,8 @@ impl<C: Committer> GroupCommit<C> {
                 && !queue.standby_leads
                 && elapsed(since) >= WAKERS_TOO_LONG
             {
+                // From here on requests to lead go to the standby (`call`), until the leader
+                // thread is back from its wakers.
                 queue.standby_leads = true;
             } else if queue.waking.is_some() || std::mem::take(&mut queue.woke) {
                 self.standby_called.wait_for(&mut queue, WAKERS_TOO_LONG);
@@ -422,15 +432,21 @@ impl<C: Committer> GroupCommit<C> {
         let mut queue = self.queue.lock();
         queue.wakers.extend(wakers);
         queue.led = !queue.waiting.is_empty();
+        // This thread leads again before it sleeps: the queue has filled
+        // while this group was committed.
         queue.called = queue.led;
         queue
     }
 
     /// Commits the queue. The caller stays the leader and notifies the members.
     fn lead_group(&self) -> Vec<Ended<C::Work>> {
+        // Before the queue is taken. While another thread has the writer lock, for a bulk load or a
+        // sync, further members join the group.
         let writer = self.committer.writer().lock();
         let group = self.gather();
         let began = Instant::now();
+        // The members wait for this thread. Without an answer they would wait for ever, and
+        // their versions may be on disk.
         let results = catch_unwind(AssertUnwindSafe(|| {
             let group: Vec<_> = group.iter().map(|ticket| &ticket.work).collect();
             self.committer.commit_group(&group)
@@ -445,6 +461,8 @@ impl<C: Committer> GroupCommit<C> {
         drop(writer);
         let mut queue = self.queue.lock();
         queue.took = elapsed(began);
+        // What `gather` expects of the next group: the same writers, once each has
+        // returned with another commit.
         queue.writers = group.len() + queue.waiting.len();
         drop(queue);
         group.into_iter().zip(results).collect()
