@@ -39,6 +39,7 @@ impl<C: EntryCursor> Merge<C> {
 
     fn sort(&mut self, direction: Order) {
         self.order.clear();
+        // Insertion sort: there are a few memtables and runs, and most are in order already.
         for number in 0..self.sources.len() {
             if self.sources[number].valid() {
                 self.insert(number as u32, direction);
@@ -60,6 +61,8 @@ impl<C: EntryCursor> Merge<C> {
             Order::Ascending => a
                 .key()
                 .cmp(b.key())
+                // The newest version of a key first. Of equal versions, the entry of the newer source: one may
+                // be in two places after a crash.
                 .then_with(|| b.version().cmp(&a.version()))
                 .then(one.cmp(&other)),
             // Within a key all of its sources must be read before the visible version is known.
@@ -88,6 +91,8 @@ impl<C: EntryCursor> Merge<C> {
             return;
         }
         match self.order.get(at + 1) {
+            // Only the source that moved is out of order: one rotation puts it behind
+            // those that are now before it.
             Some(next) if self.compare(number, *next, direction).is_gt() => {
                 let rest = &self.order[at + 1..];
                 let behind =
@@ -213,6 +218,7 @@ impl<C: EntryCursor> MergeCursor<C> {
     #[inline]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<(), StorageError> {
+        // The sources are before the current pair, at different keys: they have to be positioned again.
         if self.direction == Order::Descending {
             let mut key = std::mem::take(&mut self.key);
             // The smallest greater key.
@@ -458,6 +464,8 @@ impl<C: EntryCursor> MergeCursor<C> {
             if self.bound.as_ref().is_some_and(|start| *self.key < **start) {
                 return Ok(());
             }
+            // All entries of the key are read, from all sources, before it is
+            // known whether a reader sees it.
             let mut newest: Option<(Version, EntryKind)> = None;
             while let Some(&number) = self.merge.order.first() {
                 if self.merge.sources[number as usize].key() != self.key {
