@@ -38,7 +38,7 @@ pub(super) fn kind_of(creation: &Version) -> Result<BucketKind, DataError> {
     Ok(decode_options(&creation.value)?.kind)
 }
 
-/// Lives of a bucket, or versions of a sequence, from the cell of their key.
+/// Creations of a bucket, or versions of a sequence, from the cell of their key.
 pub(crate) fn creations(tx: &Transaction, stored: &[u8]) -> Result<Vec<Version>, DataError> {
     cells::cell_versions(tx, stored)
 }

@@ -68,6 +68,7 @@ pub(crate) fn rank(
         number,
         op,
     } = version.stamp.dot;
+    // By the name of the replica: its number is another one in each database.
     (version.stamp.time, names.replica_name(replica), number, op)
 }
 
@@ -83,6 +84,8 @@ pub(crate) fn merge(
     other: &[Version],
     other_seen: &Vector,
 ) -> Vec<Version> {
+    // Linear: there are as many versions as concurrent writes of one property that
+    // no later write has resolved.
     let holds = |versions: &[Version], dot: Dot| versions.iter().any(|own| own.stamp.dot == dot);
     let mut merged: Vec<Version> = one
         .iter()
