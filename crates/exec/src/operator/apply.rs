@@ -202,7 +202,7 @@ impl Operate for OptionalApply {
                     return self.with_gaps(chunk, &numbers, nulls).map(Some);
                 }
                 self.lanes.right.close(cx);
-                // The right side has ended, so the rows behind the last match have none.
+                // The right side has ended: no row behind the last match has one.
                 let rest: Vec<u32> = (self.next..self.lanes.piece()?.len() as u32).collect();
                 let chunk = if rest.is_empty() {
                     None
