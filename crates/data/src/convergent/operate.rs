@@ -368,7 +368,8 @@ impl FieldsMut<'_> {
     fn check_sum(&self, position: &FieldPosition, by: i64) -> Result<(), DataError> {
         let store = self.tx.store();
         let own_replica = &store.shared().own_replica;
-        if own_replica.take_room(&position.place, by.unsigned_abs()) {
+        // What other processes add is not counted: then the sum is read each time.
+        if !store.is_shared() && own_replica.take_room(&position.place, by.unsigned_abs()) {
             return Ok(());
         }
         let mut before = 0_i128;
@@ -447,6 +448,13 @@ impl FieldsMut<'_> {
             touched = self.tx.indexes().touched_by(&position, action)?;
         }
         action.apply(self.tx, position.owner(), &position.place, stamp, seen)?;
+        if let Action::Count(by) = action {
+            let own_replica = &self.tx.store().shared().own_replica;
+            if !own_replica.take_room(&position.place, by.unsigned_abs()) {
+                // The next increment here reads the sum.
+                own_replica.note_room(&position.place, 0);
+            }
+        }
         self.tx.indexes_mut().fields_after(before, &touched)?;
         self.log_operation(owner, &position, dot.op, action);
         Ok(())

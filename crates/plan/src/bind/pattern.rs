@@ -346,8 +346,8 @@ fn declare_path<'a>(
     Ok(())
 }
 
-/// Declares a step of a path: the node that it leads to, and its link, which becomes the last relationship of the graph.
-/// `is_walk`: whether relationships may repeat.
+/// Declares a step of a path: the node that it leads to, and its link, which becomes the last relationship of the
+/// graph. `is_walk`: whether relationships may repeat.
 fn declare_step<'a>(
     binder: &mut Binder<'a>,
     step: &'a ast::PathStep,
