@@ -44,21 +44,21 @@ pub(crate) fn log_file_changes(tx: &mut Transaction, stamp: Stamp) -> Result<Vec
     let mut last_called = FxHashMap::default();
     for (at, note) in notes.iter().enumerate() {
         match note {
-            FileNote::Made(number) => drop(made.insert(*number)),
-            FileNote::Gone(number) => drop(gone.insert(*number)),
-            FileNote::Called(number, _) => drop(last_called.insert(*number, at)),
+            FileNote::Created(number) => drop(made.insert(*number)),
+            FileNote::Deleted(number) => drop(gone.insert(*number)),
+            FileNote::Renamed(number, _) => drop(last_called.insert(*number, at)),
             _ => {}
         }
     }
     for (at, note) in notes.into_iter().enumerate() {
         match note {
-            FileNote::Made(number) if !gone.contains(&number) => {
+            FileNote::Created(number) if !gone.contains(&number) => {
                 log_created_file(tx, number, stamp, &mut operations)?;
             }
-            FileNote::Gone(number) if !made.contains(&number) => {
+            FileNote::Deleted(number) if !made.contains(&number) => {
                 log_removed_file(tx, number, &mut operations)?;
             }
-            FileNote::Called(number, path)
+            FileNote::Renamed(number, path)
                 if !gone.contains(&number) && last_called[&number] == at =>
             {
                 log_path_change(tx, number, path, stamp, &mut operations)?;
@@ -70,17 +70,17 @@ pub(crate) fn log_file_changes(tx: &mut Transaction, stamp: Stamp) -> Result<Vec
                 operations.touched.push(path.clone());
                 operations.ops.push(Op::FolderDeleted { path });
             }
-            FileNote::Sized(number) => drop(operations.sized.insert(number)),
+            FileNote::Resized(number) => drop(operations.sized.insert(number)),
             FileNote::Written(number, from, to) => {
                 operations
                     .written
                     .extend((from..to).map(|chunk| (number, chunk)));
             }
-            FileNote::Cut(number, from) => {
+            FileNote::Truncated(number, from) => {
                 let first = operations.cut.entry(number).or_insert(from);
                 *first = from.min(*first);
             }
-            FileNote::Made(_) | FileNote::Gone(_) | FileNote::Called(..) => {}
+            FileNote::Created(_) | FileNote::Deleted(_) | FileNote::Renamed(..) => {}
         }
     }
     log_content_change(tx, stamp, &gone, &mut operations)?;

@@ -112,7 +112,7 @@ impl FileTreeMut<'_> {
         });
         self.tx
             .replication_mut()
-            .note_file(|| FileNote::Sized(file.0));
+            .note_file(|| FileNote::Resized(file.0));
         Ok(())
     }
 
@@ -149,7 +149,7 @@ impl FileTreeMut<'_> {
             self.delete_chunks(file, behind)?;
             self.tx
                 .replication_mut()
-                .note_file(|| FileNote::Cut(file.0, behind));
+                .note_file(|| FileNote::Truncated(file.0, behind));
             if within > 0 {
                 self.tx
                     .replication_mut()
@@ -158,7 +158,7 @@ impl FileTreeMut<'_> {
         }
         self.tx
             .replication_mut()
-            .note_file(|| FileNote::Sized(file.0));
+            .note_file(|| FileNote::Resized(file.0));
         let now = self.tx.now_ms();
         self.put_file_record(
             file,

@@ -212,7 +212,7 @@ impl FileTreeMut<'_> {
                     let number = self.make_in(folder, name, FileKind::Folder)?;
                     self.tx
                         .replication_mut()
-                        .note_file(|| FileNote::FolderMade(whole(&names[..=at])));
+                        .note_file(|| FileNote::FolderCreated(whole(&names[..=at])));
                     number
                 }
             };
@@ -234,15 +234,15 @@ impl FileTreeMut<'_> {
             FileKind::File => {
                 self.tx
                     .replication_mut()
-                    .note_file(|| FileNote::Made(number));
+                    .note_file(|| FileNote::Created(number));
                 self.tx
                     .replication_mut()
-                    .note_file(|| FileNote::Called(number, path()));
+                    .note_file(|| FileNote::Renamed(number, path()));
             }
             FileKind::Folder => self
                 .tx
                 .replication_mut()
-                .note_file(|| FileNote::FolderMade(path())),
+                .note_file(|| FileNote::FolderCreated(path())),
         }
         Ok(number)
     }
@@ -344,7 +344,7 @@ impl FileTreeMut<'_> {
             if kind == FileKind::File {
                 self.tx
                     .replication_mut()
-                    .note_file(|| FileNote::Called(number, to));
+                    .note_file(|| FileNote::Renamed(number, to));
                 continue;
             }
             for (name, found) in self.tx.files().entries(number, None, usize::MAX)? {
@@ -352,10 +352,10 @@ impl FileTreeMut<'_> {
             }
             self.tx
                 .replication_mut()
-                .note_file(|| FileNote::FolderGone(from));
+                .note_file(|| FileNote::FolderDeleted(from));
             self.tx
                 .replication_mut()
-                .note_file(|| FileNote::FolderMade(to));
+                .note_file(|| FileNote::FolderCreated(to));
         }
         Ok(())
     }
@@ -373,7 +373,7 @@ impl FileTreeMut<'_> {
             (FileKind::File, Some((FileKind::File, replaced))) => {
                 self.tx
                     .replication_mut()
-                    .note_file(|| FileNote::Gone(replaced));
+                    .note_file(|| FileNote::Deleted(replaced));
                 self.delete_content(FileId(replaced))
             }
             _ => Err(DataError::Exists(format!(
@@ -406,8 +406,8 @@ impl FileTreeMut<'_> {
 
     fn note_gone(&mut self, (kind, number): PathEntry, path: impl FnOnce() -> String) {
         self.tx.replication_mut().note_file(|| match kind {
-            FileKind::File => FileNote::Gone(number),
-            FileKind::Folder => FileNote::FolderGone(path()),
+            FileKind::File => FileNote::Deleted(number),
+            FileKind::Folder => FileNote::FolderDeleted(path()),
         });
     }
 
@@ -459,7 +459,7 @@ impl FileTreeMut<'_> {
         self.put_file_record(FileId(number), record)?;
         self.tx
             .replication_mut()
-            .note_file(|| FileNote::Made(number));
+            .note_file(|| FileNote::Created(number));
         Ok(FileId(number))
     }
 
@@ -482,7 +482,7 @@ impl FileTreeMut<'_> {
         let path = whole(&names(path)?);
         self.tx
             .replication_mut()
-            .note_file(|| FileNote::Called(file.0, path));
+            .note_file(|| FileNote::Renamed(file.0, path));
         Ok(())
     }
 
@@ -494,7 +494,7 @@ impl FileTreeMut<'_> {
             self.delete_entry(UNNAMED, &unnamed)?;
             self.tx
                 .replication_mut()
-                .note_file(|| FileNote::Gone(file.0));
+                .note_file(|| FileNote::Deleted(file.0));
             self.delete_content(file)?;
         }
         Ok(())
@@ -514,7 +514,7 @@ impl FileTreeMut<'_> {
             }
             self.tx
                 .replication_mut()
-                .note_file(|| FileNote::Gone(*number));
+                .note_file(|| FileNote::Deleted(*number));
             self.delete_content(FileId(*number))?;
         }
         Ok(left.len() as u64)

@@ -9,17 +9,17 @@ use rustc_hash::FxHashMap;
 /// What a local transaction did to files, by their paths at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileNote {
-    Made(u64),
-    Gone(u64),
-    Called(u64, String),
+    Created(u64),
+    Deleted(u64),
+    Renamed(u64, String),
     /// Its record changed.
-    Sized(u64),
+    Resized(u64),
     /// Chunks were written, from one up to another.
     Written(u64, u64, u64),
     /// All chunks from this one on were deleted.
-    Cut(u64, u64),
-    FolderMade(String),
-    FolderGone(String),
+    Truncated(u64, u64),
+    FolderCreated(String),
+    FolderDeleted(String),
 }
 
 /// What a transaction records for its log entry.
