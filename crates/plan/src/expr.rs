@@ -360,6 +360,8 @@ pub enum BoundExpr {
         function: RegisteredRef,
         /// Its arguments.
         arguments: Vec<BoundExpr>,
+        /// Whether two calls with the same arguments may have different results.
+        is_volatile: bool,
     },
     /// `[x IN list WHERE predicate | result]`
     ListComprehension {

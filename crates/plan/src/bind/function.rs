@@ -230,6 +230,7 @@ fn bind_registered<'a>(
         BoundExpr::CallRegistered {
             function,
             arguments: bound,
+            is_volatile: !signature.deterministic,
         },
         signature.result.clone(),
     ))

@@ -293,10 +293,11 @@ fn keeps_sets(op: &Op) -> bool {
     flows && !volatile
 }
 
+/// Whether two evaluations for the same row may have different results.
 pub(super) fn is_volatile(expr: &BoundExpr) -> bool {
     let mut found = match expr {
         BoundExpr::Call { function, .. } => function.purity() == Purity::Volatile,
-        BoundExpr::CallRegistered { .. } => true,
+        BoundExpr::CallRegistered { is_volatile, .. } => *is_volatile,
         _ => false,
     };
     expr.for_each_child(&mut |child| found |= is_volatile(child));

@@ -217,8 +217,23 @@ fn reads_entity(base: &BoundExpr, arena: &Arena) -> bool {
             StaticType::Node | StaticType::Relationship | StaticType::Any
         ),
         BoundExpr::Map(_) | BoundExpr::Const(_) | BoundExpr::Param(_) => false,
-        BoundExpr::Property { .. } => false,
+        // The entry of a map may be an entity; a property of an entity, and all that is in it, is not.
+        BoundExpr::Property { base, .. } => !is_property_or_parameter(base, arena),
         _ => true,
+    }
+}
+
+/// Whether the properties of a value are never entities, because it is an entity itself, a part of one of its
+/// properties, or comes from outside of the database.
+fn is_property_or_parameter(base: &BoundExpr, arena: &Arena) -> bool {
+    match base {
+        BoundExpr::Slot(slot) => matches!(
+            arena.kind(*slot),
+            StaticType::Node | StaticType::Relationship
+        ),
+        BoundExpr::Const(_) | BoundExpr::Param(_) => true,
+        BoundExpr::Property { base, .. } => is_property_or_parameter(base, arena),
+        _ => false,
     }
 }
 

@@ -224,6 +224,7 @@ impl<'p> Planner<'p> {
             std::mem::replace(&mut self.outer, outer),
             std::mem::replace(&mut self.context, context),
         );
+        let steps = rules::separate_volatile(steps);
         let steps = if self.arena.plain {
             steps
         } else {

@@ -5,12 +5,37 @@ use std::sync::Arc;
 use isomer_value::Value;
 use rustc_hash::FxHashSet;
 
-use super::cost::property_of;
+use super::{cost::property_of, distinct_ends::is_volatile};
 use crate::expr::{BoundExpr, Comparison, PropRef, SlotId};
 use crate::logical::{Length, LogicalStep, QueryGraph, conjuncts};
 
 /// Larger patterns are not merged: ordering them together would take long.
 const MERGED_NODES: usize = 100;
+
+/// Takes volatile conditions (`rand() < 0.5`) out of the patterns: they are tested once for each row that a pattern has,
+/// whichever order it is solved in, and not by a seek, a scan or a join of a part of it.
+pub(crate) fn separate_volatile(steps: Vec<LogicalStep>) -> Vec<LogicalStep> {
+    let mut done = Vec::with_capacity(steps.len());
+    for mut step in steps {
+        let mut volatile = Vec::new();
+        // The pattern of an OPTIONAL MATCH is planned as a chain of its own.
+        if let LogicalStep::Match {
+            graph,
+            optional: false,
+        } = &mut step
+        {
+            volatile = graph
+                .predicates
+                .extract_if(.., |one| is_volatile(one))
+                .collect();
+        }
+        done.push(step);
+        if !volatile.is_empty() {
+            done.push(LogicalStep::Filter(volatile));
+        }
+    }
+    done
+}
 
 /// Rewrites a chain of steps:
 /// - adjacent `MATCH`es are merged into one pattern;
@@ -120,6 +145,10 @@ fn push_filter(done: &mut Vec<LogicalStep>, predicates: Vec<BoundExpr>) {
 /// The `MATCH` that a predicate can be pushed into: over steps that neither compute what it reads, nor drop rows by
 /// their number, nor can fail (an error in a row that the predicate would have dropped must still be reported).
 fn place_for(done: &[LogicalStep], term: &BoundExpr) -> Option<usize> {
+    // A volatile term is tested for each row that reaches it: among fewer or more rows it would keep others.
+    if is_volatile(term) {
+        return None;
+    }
     let mut reads: FxHashSet<SlotId> = FxHashSet::default();
     term.for_each_slot(&mut |slot| {
         reads.insert(slot);
