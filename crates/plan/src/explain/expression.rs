@@ -226,6 +226,7 @@ impl<'p> ExprPrinter<'p> {
             BoundExpr::CallRegistered {
                 function,
                 arguments,
+                ..
             } => {
                 let name = &self.plan.registered_functions[function.index()];
                 self.call(name, arguments, out);
