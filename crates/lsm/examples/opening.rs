@@ -14,7 +14,7 @@ use std::{
 };
 
 use isomer_lsm::{LogSharing, LsmEngine, LsmOptions};
-use isomer_storage::{Durability, Engine, Read as _};
+use isomer_storage::{Durability, Engine};
 
 /// Pairs of a transaction that loads.
 const BATCH: u64 = 10_000;
