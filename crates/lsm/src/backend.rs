@@ -988,6 +988,11 @@ impl Backend for LsmBackend {
             // Memtables are empty, the record has no writes, and this thread has the writer's lock.
             return Ok(());
         }
+        core.check_poison()?;
+        // Usually there is room, and only this thread takes of it: others seal memtables, which makes more.
+        if core.has_room(RECORD_SHARE * bytes) {
+            return Ok(());
+        }
         let _writer = core.writer.lock();
         core.check_poison()?;
         let last = self.published.read().version();

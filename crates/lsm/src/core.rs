@@ -406,6 +406,12 @@ impl Core {
         }
     }
 
+    /// Whether the active memtable has room for a commit that takes about `need` bytes; reserves it.
+    pub fn has_room(&self, need: usize) -> bool {
+        let limit = self.options.memtable_bytes;
+        self.shared.state().active.bytes() < limit && self.chunks.reserve(need.min(limit)).is_ok()
+    }
+
     /// Makes room in the active memtable for a commit that takes about `need` bytes; a commit larger than a
     /// memtable goes through several. Seals the memtable if it is full or if the budget has no more memory for
     /// it; if too many are sealed already, waits for their flush (write stall).

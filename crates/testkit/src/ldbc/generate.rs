@@ -219,7 +219,7 @@ impl Maker {
                 birthday: 315_532_800_000 + birth_day * DAY,
                 created,
                 ip: self.ip(),
-                browser: self.random.pick(&BROWSERS),
+                browser: self.random.pick::<&str>(&BROWSERS),
                 speaks: match language {
                     "en" => vec!["en".into()],
                     other => vec![other.into(), "en".into()],

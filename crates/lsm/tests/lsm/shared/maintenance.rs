@@ -26,6 +26,37 @@ fn detail(engine: &LsmEngine, name: &str) -> u64 {
     found.expect("a detail").1.parse().expect("a number")
 }
 
+/// What a process needs to be durable when it opens the database, the first one that has it open has made durable. So
+/// it waits for no disk before its first read.
+#[test]
+fn a_process_that_joins_syncs_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = open(folder.path(), &small(false));
+    commit(&first, &[(b"a", b"1")]);
+    first.flush().expect("flushed");
+    commit(&first, &[(b"b", b"2")]);
+    first.sync().expect("durable");
+    let fails = |call: Call, path: &Path| match call {
+        Call::Sync | Call::SyncFolder => {
+            Err(io::Error::other(format!("a sync of {}", path.display())))
+        }
+        _ => Ok(()),
+    };
+    let options = LsmOptions {
+        disk: Arc::new(FaultyDisk::new(Arc::new(RealDisk), Arc::new(fails))),
+        ..small(false)
+    };
+    let second = open(folder.path(), &options);
+    let expected: Map = [(b"a", b"1"), (b"b", b"2")]
+        .map(|(key, value)| (key.to_vec(), value.to_vec()))
+        .into();
+    assert_eq!(all(&second), expected);
+    drop(first);
+    drop(second);
+    // The first one of all does.
+    assert!(LsmEngine::open(folder.path(), options).is_err());
+}
+
 /// What a process has to apply before its first read, the first one that opens the database flushes, so that later ones
 /// do not apply it again. They read the same.
 #[test]
@@ -33,7 +64,7 @@ fn what_is_replayed_is_flushed() {
     let folder = tempfile::tempdir().expect("a folder");
     // Large memtables: nothing is flushed because it is full.
     let options = LsmOptions {
-        sharing: isomer_lsm::LogSharing::Shared,
+        sharing: LogSharing::Shared,
         ..LsmOptions::default()
     };
     let mut expected = Map::new();
