@@ -26,8 +26,8 @@ impl DataStore {
     /// Begins a bulk load. In a shared database, no other process can open it until the load ends.
     ///
     /// # Errors
-    /// [`DataError::Unsupported`] in a replica, where a load is not replicated; [`StorageError::NeedsAlone`] in a shared
-    /// database that other processes have open.
+    /// [`DataError::Unsupported`] in a replica, where a load is not replicated; [`StorageError::NeedsAlone`] in a
+    /// shared database that other processes have open.
     pub fn begin_ingest(&self) -> Result<Ingest, DataError> {
         self.refuse_in_replica()?;
         Ok(Ingest {

@@ -287,17 +287,6 @@ impl DataStore {
         }
     }
 
-    /// Refuses an operation that a shared database does not have.
-    #[doc(hidden)]
-    pub fn refuse_shared(&self, what: &str) -> Result<(), DataError> {
-        match self.is_shared() {
-            false => Ok(()),
-            true => Err(DataError::Unsupported(format!(
-                "{what} needs a database that no other process can have open: open it exclusively"
-            ))),
-        }
-    }
-
     /// Refuses operations that bypass transactions.
     pub(crate) fn refuse_in_replica(&self) -> Result<(), DataError> {
         match self.is_replicated() {

@@ -93,8 +93,9 @@ impl Tree {
         })
     }
 
-    /// Like [`Tree::commit_ingestion`], in a shared database that no other process has open: `commit` appends the record
-    /// that decides whether the load takes place. Everything up to `published`, in the log before `point`, is in tables.
+    /// Like [`Tree::commit_ingestion`], in a shared database that no other process has open: `commit` appends the
+    /// record that decides whether the load takes place. Everything up to `published`, in the log before `point`, is
+    /// in tables.
     pub fn commit_load(
         &self,
         ingestion: Ingestion,

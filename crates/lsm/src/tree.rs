@@ -438,8 +438,8 @@ impl Tree {
         let written = match commit {
             None => stored.write(disk, folder, identity, seal),
             Some(commit) => match stored.write_load(disk, folder, identity, seal) {
-                Ok(()) => settle(disk, folder, commit()),
-                Err(error) => settle(disk, folder, Err(error)),
+                Ok(()) => end_load(disk, folder, commit()),
+                Err(error) => end_load(disk, folder, Err(error)),
             },
         };
         if let Err((error, unknown)) = written {
@@ -981,7 +981,7 @@ fn file_number(name: &Path) -> Option<(u64, PathBuf)> {
 
 /// Ends a bulk load whose commit ended in this way: the manifest is replaced, stays, or it is unknown (`true`) which of
 /// both the next opening will find.
-fn settle(
+fn end_load(
     disk: &dyn Disk,
     folder: &Path,
     committed: Result<(), StorageError>,

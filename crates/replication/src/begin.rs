@@ -27,7 +27,7 @@ pub fn begin_replication(store: &DataStore) -> Result<ReplicaId, DataError> {
                 .into(),
         ));
     }
-    store.refuse_shared("a replica")?;
+    crate::alone::refuse_shared(store)?;
     let replication = replication_of(store);
     let _applying = replication.applying.lock();
     if !replica_state(store).is_on() {

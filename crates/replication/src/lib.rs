@@ -24,6 +24,7 @@
 //! opened so.
 
 mod ahead;
+mod alone;
 mod apply;
 mod begin;
 mod buckets;

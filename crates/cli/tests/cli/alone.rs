@@ -133,6 +133,7 @@ fn commands_during_an_import_name_it_or_wait() {
             began.elapsed() < Duration::from_secs(20),
             "it never has it alone"
         );
+        // Only another command shows whether the import has the database alone.
         thread::sleep(Duration::from_millis(20));
     };
     assert!(

@@ -18,9 +18,9 @@ use crate::{core::Core, open};
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The lock of an open database.
-pub struct DatabaseLock(Mutex<Held>);
+pub struct DatabaseLock(Mutex<LockState>);
 
-struct Held {
+struct LockState {
     lock: Option<Lock>,
     /// Parts of this process that need the database alone. The lock is exclusive while there are any.
     alone_count: usize,
@@ -29,7 +29,7 @@ struct Held {
 impl DatabaseLock {
     /// A lock that was taken when the database was opened.
     pub fn new(lock: Option<Lock>) -> Self {
-        Self(Mutex::new(Held {
+        Self(Mutex::new(LockState {
             lock,
             alone_count: 0,
         }))

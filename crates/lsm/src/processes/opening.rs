@@ -166,8 +166,8 @@ fn make_lock_file(directory: &Path, options: &LsmOptions) -> Result<(), StorageE
         .map_err(|error| io_error("making", &path, &error))
 }
 
-/// Whether a process that has the database for itself makes it, makes it a shared one, or ends an interrupted bulk load,
-/// which ends.
+/// Whether a process that has the database for itself makes it, makes it a shared one, or ends an interrupted bulk
+/// load, which ends.
 fn is_being_made(directory: &Path, options: &LsmOptions) -> Result<bool, StorageError> {
     let Some(store) = open::read(directory, options)? else {
         return Ok(true);

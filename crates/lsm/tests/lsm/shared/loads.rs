@@ -196,8 +196,8 @@ fn an_interrupted_load_is_ended_by_a_process_that_writes() {
     assert_eq!(all(&open(folder.path(), &read_only)).len(), 50);
 }
 
-/// Copies and backups have what was written before the database was shared, and what was loaded into tables: the log has
-/// neither, and the integrity check of a copy knows that.
+/// Copies and backups have what was written before the database was shared, and what was loaded into tables: the log
+/// has neither, and the integrity check of a copy knows that.
 #[test]
 fn copies_have_what_only_tables_have() {
     let folder = tempfile::tempdir().expect("a folder");
