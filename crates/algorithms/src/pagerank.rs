@@ -88,7 +88,7 @@ pub fn page_rank<S: StopCheck>(
 
 /// Scores that are no probabilities, with what it took to find them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ranks {
+pub struct NodeRanks {
     /// The score of each node.
     pub scores: Vec<f64>,
     /// Iterations, the first of which sends the initial scores.
@@ -106,7 +106,7 @@ pub fn page_ranks<S: StopCheck>(
     back: &SparseRows,
     settings: &PageRank,
     work: &mut Resources<'_, S>,
-) -> Result<Ranks, S::Error> {
+) -> Result<NodeRanks, S::Error> {
     let count = rows.len();
     work.hold::<[f64; 4]>(count)?;
     let steps = count + rows.edge_count();
@@ -120,7 +120,7 @@ pub fn page_ranks<S: StopCheck>(
     let weights: Vec<f64> = (0..count as u32)
         .map(|node| rows.weighted(node).map(|(_, weight)| weight).sum())
         .collect();
-    let mut ranks = Ranks {
+    let mut ranks = NodeRanks {
         scores: own.clone(),
         iterations: settings.iterations.min(1),
         converged: count == 0,
