@@ -99,7 +99,7 @@ pub struct NodeRanks {
 
 /// The original formula of PageRank, as Neo4j's Graph Data Science library computes it: a score is `1 - damping`, plus
 /// the damped shares of the nodes before it. What reaches a node without outgoing weight is lost, so that the scores
-/// sum to no fixed number. With `sources`, only these have `1 - damping` of their own. It ends when no score changes by
+/// sum to no fixed number. With `sources`, only these get `1 - damping`. It ends when no score changes by
 /// more than the tolerance. `back` is `rows` reversed. Time: iterations × (nodes + edges); memory: 32 bytes a node.
 pub fn page_ranks<S: StopCheck>(
     rows: &SparseRows,

@@ -8,7 +8,7 @@ use isomer_plan::{
 };
 use isomer_value::{Map, NodeId, Value};
 
-use super::{database, text, user};
+use super::arguments::{database, text, user};
 use crate::{
     error::{Result, shown},
     execution::{Execution, ExecutionOptions},

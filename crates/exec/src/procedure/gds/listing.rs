@@ -5,7 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{Map, Value, jiff::tz::TimeZone, temporal::ZonedDateTime};
 
-use super::{database, text, user};
+use super::arguments::{database, text, user};
 use crate::{
     error::{Result, shown},
     procedure::{CallContext, settings::refused, table::ProcedureRow},

@@ -7,8 +7,8 @@ use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{Map, NodeId, Value};
 
 use super::{
+    arguments::text,
     cypher::{ALL_TYPES, NodeRows, add, check_is_new},
-    text,
 };
 use crate::{
     error::{Result, shown},

@@ -16,11 +16,10 @@ use isomer_value::{
 };
 
 use super::{
+    arguments::{database, user},
     cypher::{from_queries, node_of},
-    database,
     listing::missing,
     results::{distribution, sizes},
-    user,
 };
 use crate::{
     error::{Result, shown},

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     facts::{Facts, civil},
-    top,
+    order::top,
 };
 use crate::ldbc::{
     cell::{Answer, Cell, Parameters, texts},

@@ -1,11 +1,12 @@
 //! The answers of the queries, computed by loops over the structures of a [`Network`].
 //!
 //! Each function has the name of its query and gives the rows in the order that the query asks for. Where the query
-//! leaves an order open, the answer says so: see [`Cell::Bag`] and [`Answer::tied_by`].
+//! leaves an order open, the answer says so: see `Cell::Bag` and [`Answer::tied_by`].
 
 mod business;
 mod complex;
 mod facts;
+mod order;
 mod paths;
 mod short;
 mod updates;
@@ -13,17 +14,7 @@ mod updates;
 pub use facts::Facts;
 pub use updates::apply;
 
-use super::cell::{Answer, Cell, Parameters};
-
-/// Rows sorted by their keys, cut to `limit`.
-fn top<K: Ord>(mut rows: Vec<(K, Vec<Cell>)>, limit: usize) -> Answer {
-    rows.sort_by(|a, b| a.0.cmp(&b.0));
-    rows.truncate(limit);
-    rows.into_iter()
-        .map(|(_, row)| row)
-        .collect::<Vec<_>>()
-        .into()
-}
+use super::cell::{Answer, Parameters};
 
 /// Computes the answer of a query.
 pub type Compute = fn(&Facts<'_>, &Parameters) -> Answer;

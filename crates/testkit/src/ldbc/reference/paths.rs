@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
 };
 
-use super::{facts::Facts, top};
+use super::{facts::Facts, order::top};
 use crate::ldbc::cell::{Answer, Cell, Parameters};
 
 pub(super) fn shortest_path(facts: &Facts<'_>, given: &Parameters) -> Answer {

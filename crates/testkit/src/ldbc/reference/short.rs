@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{
     complex::{content, named},
     facts::Facts,
-    top,
+    order::top,
 };
 use crate::ldbc::cell::{Answer, Cell, Parameters};
 
