@@ -24,10 +24,11 @@ pub struct RandomProjection {
 /// Nodes per part of the work.
 const PART: usize = 256;
 
-/// A vector per node, `dimension` numbers after another. Nodes start with sparse random vectors; in each iteration a node
-/// gets the weighted mean of its neighbours' vectors, which is added to the result with length 1. Nodes with the same
-/// neighbours get the same vector, unless their own counts. Time: iterations × edges × dimension; memory: 24 bytes ×
-/// nodes × dimension.
+/// A vector per node, `dimension` numbers after another. Nodes start with sparse random vectors; in each iteration a
+/// node gets the weighted mean of its neighbours' vectors, which is added to the result with length 1. Nodes with the
+/// same neighbours get the same vector, unless their own counts.
+///
+/// Time: iterations × edges × dimension; memory: 24 bytes × nodes × dimension.
 pub fn fast_random_projection<S: StopCheck>(
     rows: &SparseRows,
     settings: &RandomProjection,

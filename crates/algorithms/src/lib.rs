@@ -28,7 +28,7 @@ pub use self::{
     core::core_numbers,
     embedding::{RandomProjection, fast_random_projection},
     graph::{NO_NODE, SparseRows},
-    pagerank::{PageRank, Ranks, page_rank, page_ranks},
+    pagerank::{NodeRanks, PageRank, page_rank, page_ranks},
     path::{NodeDistance, distances, lightest_path},
     triangle::{Triangles, triangles},
     work::{Resources, StepCounter, StopCheck},

@@ -88,7 +88,7 @@ pub fn page_rank<S: StopCheck>(
 
 /// Scores that are no probabilities, with what it took to find them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ranks {
+pub struct NodeRanks {
     /// The score of each node.
     pub scores: Vec<f64>,
     /// Iterations, the first of which sends the initial scores.
@@ -99,14 +99,14 @@ pub struct Ranks {
 
 /// The original formula of PageRank, as Neo4j's Graph Data Science library computes it: a score is `1 - damping`, plus
 /// the damped shares of the nodes before it. What reaches a node without outgoing weight is lost, so that the scores
-/// sum to no fixed number. With `sources`, only these have `1 - damping` of their own. It ends when no score changes by
+/// sum to no fixed number. With `sources`, only these get `1 - damping`. It ends when no score changes by
 /// more than the tolerance. `back` is `rows` reversed. Time: iterations × (nodes + edges); memory: 32 bytes a node.
 pub fn page_ranks<S: StopCheck>(
     rows: &SparseRows,
     back: &SparseRows,
     settings: &PageRank,
     work: &mut Resources<'_, S>,
-) -> Result<Ranks, S::Error> {
+) -> Result<NodeRanks, S::Error> {
     let count = rows.len();
     work.hold::<[f64; 4]>(count)?;
     let steps = count + rows.edge_count();
@@ -120,7 +120,7 @@ pub fn page_ranks<S: StopCheck>(
     let weights: Vec<f64> = (0..count as u32)
         .map(|node| rows.weighted(node).map(|(_, weight)| weight).sum())
         .collect();
-    let mut ranks = Ranks {
+    let mut ranks = NodeRanks {
         scores: own.clone(),
         iterations: settings.iterations.min(1),
         converged: count == 0,

@@ -241,7 +241,7 @@ fn ranks_are_those_of_the_library_that_is_followed() {
     assert!(close(ranks.scores[1], 1.054_270_055_214_672), "{ranks:?}");
     assert!(close(ranks.scores[7], 0.327_857_896_448_853_9), "{ranks:?}");
     assert_eq!((ranks.iterations, ranks.converged), (20, false));
-    // Without a tolerance it goes on until the scores are the solution of the equations.
+    // Without a tolerance it iterates until the scores are the solution of the equations.
     let long = PageRank {
         iterations: 2_000,
         tolerance: 1e-15,

@@ -200,7 +200,7 @@ fn plan(db: &Database, transaction: &Transaction, text: &str) -> Result<Arc<Plan
     isomer_plan::prepare(text, &catalog, &db.options.planning)
 }
 
-/// Procedures run statements within the transaction of their own.
+/// Procedures run statements within the transaction of the call.
 #[cfg(feature = "algorithms")]
 impl isomer_exec::StatementPlanner for crate::database::Inner {
     fn plan(&self, text: &str, transaction: &Transaction) -> Result<Arc<Plan>, ExecError> {

@@ -73,7 +73,7 @@ pub(crate) struct HostAccess {
     pub(crate) views: Option<Arc<Views>>,
     /// Plans statements that a procedure runs, and holds the graphs in memory.
     #[cfg(feature = "algorithms")]
-    pub(crate) planner: Option<Arc<dyn crate::procedure::StatementPlanner>>,
+    pub(crate) planner: Option<Arc<dyn crate::projection::StatementPlanner>>,
 }
 
 /// What the execution reports in addition to its rows.

@@ -62,7 +62,7 @@ pub struct ExecutionOptions {
     /// Plans statements that a procedure runs, and holds the graphs in memory; procedures that need it are refused
     /// without it.
     #[cfg(feature = "algorithms")]
-    pub planner: Option<Arc<dyn crate::procedure::StatementPlanner>>,
+    pub planner: Option<Arc<dyn crate::projection::StatementPlanner>>,
 }
 
 impl Default for ExecutionOptions {

@@ -34,6 +34,8 @@ mod pattern;
 mod point;
 mod procedure;
 mod profiler;
+#[cfg(feature = "algorithms")]
+mod projection;
 mod result;
 mod schema;
 mod spill;
@@ -49,5 +51,5 @@ pub use host::{Administration, Host, HostError};
 pub use limits::{CancelHandle, Limits, Stop};
 pub use procedure::{CallContext, Procedure, Registry, ScalarFunction};
 #[cfg(feature = "algorithms")]
-pub use procedure::{GraphCatalog, StatementPlanner};
+pub use projection::{GraphCatalog, StatementPlanner};
 pub use result::{Counters, OperatorProfile, ResultRows, RunningQueries};

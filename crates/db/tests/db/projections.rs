@@ -272,15 +272,15 @@ fn what_is_not_supported_is_refused_by_name() {
             "CALL gds.graph.project('h', 'P', 'T', {nodeProperties: 'n'})",
             "`nodeProperties`",
         ),
-        ("CALL gds.graph.project('h', 'Nobody', 'T')", "`Nobody`"),
+        ("CALL gds.graph.project('h', 'Missing', 'T')", "`Missing`"),
         ("CALL gds.graph.project('h', 'P', 'Nothing')", "`Nothing`"),
         (
             "CALL gds.graph.project('h', 'P', {T: {orientation: 'SIDEWAYS'}})",
             "orientation",
         ),
         ("CALL gds.graph.project('g', 'P', 'T')", "already exists"),
-        ("CALL gds.wcc.stream('nobody')", "`nobody` does not exist"),
-        ("CALL gds.graph.drop('nobody')", "`nobody` does not exist"),
+        ("CALL gds.wcc.stream('absent')", "`absent` does not exist"),
+        ("CALL gds.graph.drop('absent')", "`absent` does not exist"),
         ("CALL gds.wcc.stream('g', {threshold: 1})", "`threshold`"),
         (
             "CALL gds.wcc.stream('g', {nodeLabels: ['Q']})",
@@ -321,7 +321,7 @@ fn what_is_not_supported_is_refused_by_name() {
             "CALL gds.graph.project.cypher('h', \
              \"CALL gds.graph.project('i', '*', '*') YIELD nodeCount RETURN 1 AS id\", \
              'RETURN 1')",
-            "statement of its own",
+            "separate statement",
         ),
         (
             "CALL gds.nodeSimilarity.stream('g')",

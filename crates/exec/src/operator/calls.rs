@@ -134,8 +134,19 @@ impl Operate for ProcedureCall {
             let mut gathered = Gathered::new(&call.yields);
             let mut sink = |row: Vec<Value>, watch: &mut Watch| gathered.add(&row, watch);
             let run = &mut *cx.run;
-            let mut running_call = CallContext::new(cx.tx, &run.views, &mut run.watch, &mut sink)
-                .with_program(&run.host, &run.registry);
+            let (running, host) = (run.host.running.clone(), run.host.program.clone());
+            let running_call = CallContext::new(cx.tx, &run.views, &mut run.watch, &mut sink);
+            let mut running_call = running_call.with_program(running, host);
+            #[cfg(feature = "algorithms")]
+            {
+                let planner = run.host.planner.clone();
+                let database = planner.map(|planner| procedure::CallDatabase {
+                    planner,
+                    registry: run.registry.clone(),
+                    views: run.host.views.clone(),
+                });
+                running_call = running_call.with_database(database);
+            }
             let called = procedure.call(&arguments, &mut running_call);
             run.report.counters.add(&running_call.counters);
             drop(running_call);

@@ -26,13 +26,7 @@ use isomer_value::Value;
 use isomer_views::{ViewReader, ViewsAt};
 use rustc_hash::FxHashMap;
 
-#[cfg(feature = "algorithms")]
-use gds::Nested;
-#[cfg(feature = "algorithms")]
-pub use gds::{GraphCatalog, StatementPlanner};
-
 use crate::{
-    context::HostAccess,
     error::{ErrorClass, ExecError, Result},
     host::Host,
     limits::{Stop, Watch},
@@ -52,6 +46,18 @@ pub trait Procedure: Send + Sync {
     }
 }
 
+/// What a call may use of the database in addition to its transaction.
+#[cfg(feature = "algorithms")]
+#[derive(Clone)]
+pub(crate) struct CallDatabase {
+    /// Plans statements, and holds the graphs in memory.
+    pub(crate) planner: Arc<dyn crate::projection::StatementPlanner>,
+    /// For the statements that it runs.
+    pub(crate) registry: Arc<Registry>,
+    /// For the statements that it runs.
+    pub(crate) views: Option<Arc<isomer_views::Views>>,
+}
+
 /// One call of a procedure: its transaction, its limits, and the consumer of its rows.
 pub struct CallContext<'a> {
     pub(crate) transaction: &'a mut Transaction,
@@ -66,7 +72,7 @@ pub struct CallContext<'a> {
     pub(crate) host: Option<Arc<dyn Host>>,
     /// The database, for statements within the call and for its graphs in memory.
     #[cfg(feature = "algorithms")]
-    pub(crate) database: Option<Nested>,
+    pub(crate) database: Option<CallDatabase>,
     /// What it has changed.
     pub(crate) counters: Counters,
     /// Bytes of the query's memory that this call holds.
@@ -94,16 +100,21 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    /// With what it may ask about the program that runs the database, and about the database.
-    pub(crate) fn with_program(mut self, access: &HostAccess, registry: &Arc<Registry>) -> Self {
-        self.running = access.running.clone();
-        self.host = access.program.clone();
-        #[cfg(feature = "algorithms")]
-        {
-            self.database = Nested::of(access, registry);
-        }
-        #[cfg(not(feature = "algorithms"))]
-        let _ = registry;
+    /// With what it may ask about the program that runs the database.
+    pub(crate) fn with_program(
+        mut self,
+        running: Option<Arc<dyn RunningQueries>>,
+        host: Option<Arc<dyn Host>>,
+    ) -> Self {
+        self.running = running;
+        self.host = host;
+        self
+    }
+
+    /// With the database.
+    #[cfg(feature = "algorithms")]
+    pub(crate) fn with_database(mut self, database: Option<CallDatabase>) -> Self {
+        self.database = database;
         self
     }
 

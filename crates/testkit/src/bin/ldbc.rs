@@ -13,12 +13,13 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use isomer_db::{Database, Query};
 use isomer_testkit::ldbc::{
+    cell::{Cell, Parameters},
     files,
     generate::generate,
     load::{Times, load, parameters},
-    parameters::{Draw, Parameters},
+    parameters::Draw,
     published,
-    reference::{Cell, Facts, READS},
+    reference::{Facts, READS},
 };
 
 /// Generates data of LDBC's schema, and measures the published reads of the interactive workload on it.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
+    cell::Cell,
     network::Network,
-    reference::Cell,
     tables::{Column, Kind, Table, tables},
 };
 

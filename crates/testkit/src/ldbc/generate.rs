@@ -207,6 +207,7 @@ impl Maker {
             }
             let language = LANGUAGES[country % LANGUAGES.len()];
             let birth_day = self.random.below(20 * 365) as i64;
+            let browser = *self.random.pick(&BROWSERS);
             let person = Person {
                 id,
                 first_name: first_name.into(),
@@ -219,7 +220,7 @@ impl Maker {
                 birthday: 315_532_800_000 + birth_day * DAY,
                 created,
                 ip: self.ip(),
-                browser: self.random.pick::<&str>(&BROWSERS),
+                browser,
                 speaks: match language {
                     "en" => vec!["en".into()],
                     other => vec![other.into(), "en".into()],

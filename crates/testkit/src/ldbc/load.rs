@@ -4,8 +4,8 @@ use isomer_db::{Database, Query, Result};
 use isomer_value::{Map, Value, temporal::ZonedDateTime};
 
 use super::{
+    cell::{Cell, Parameters},
     network::Network,
-    reference::Cell,
     tables::{Column, Kind, Table, tables},
 };
 
@@ -113,7 +113,7 @@ fn moment(time: i64) -> Value {
 }
 
 /// Parameters as values of the database.
-pub fn parameters(given: &super::parameters::Parameters, times: Times) -> Map {
+pub fn parameters(given: &Parameters, times: Times) -> Map {
     let all = given.iter().map(|(name, cell)| (name, value(cell, times)));
     all.collect()
 }

@@ -1,59 +1,12 @@
 //! Parameters of the queries, drawn from a network so that answers are likely to have rows.
 
-use std::collections::BTreeMap;
-
 use super::{
+    cell::{Cell, Parameters},
     generate::{BEGIN, DAY, END},
     network::{MessageKind, Network, PlaceKind},
-    reference::{Cell, Facts},
+    reference::Facts,
 };
 use crate::random::Random;
-
-/// The parameters of one run, by name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parameters(BTreeMap<&'static str, Cell>);
-
-impl Parameters {
-    /// Of names and values.
-    pub fn new<const N: usize>(given: [(&'static str, Cell); N]) -> Self {
-        Self(given.into_iter().collect())
-    }
-
-    /// Names and values, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Cell)> {
-        self.0.iter().map(|(name, cell)| (*name, cell))
-    }
-
-    /// A parameter. Panics if there is none: the names are those of the published texts.
-    pub fn get(&self, name: &str) -> &Cell {
-        let found = self.0.get(name);
-        found.unwrap_or_else(|| panic!("there is no parameter {name}"))
-    }
-
-    /// An integer.
-    pub fn int(&self, name: &str) -> i64 {
-        match self.get(name) {
-            Cell::Int(number) => *number,
-            other => panic!("{name} is an integer, not {other:?}"),
-        }
-    }
-
-    /// A text.
-    pub fn text(&self, name: &str) -> &str {
-        match self.get(name) {
-            Cell::Text(text) => text,
-            other => panic!("{name} is a text, not {other:?}"),
-        }
-    }
-
-    /// A time.
-    pub fn time(&self, name: &str) -> i64 {
-        match self.get(name) {
-            Cell::Time(time) => *time,
-            other => panic!("{name} is a time, not {other:?}"),
-        }
-    }
-}
 
 /// Draws parameters from a network.
 pub struct Draw<'d, 'n> {
@@ -459,6 +412,6 @@ impl<'d, 'n> Draw<'d, 'n> {
                 ]
             }
         };
-        Parameters(common.into_iter().chain(own).collect())
+        common.into_iter().chain(own).collect()
     }
 }

@@ -1,8 +1,8 @@
 //! A network as tables of nodes and relationships.
 
 use super::{
+    cell::{Cell, texts},
     network::{Message, MessageKind, Network, PlaceKind},
-    reference::{Cell, texts},
 };
 
 /// What the rows of a table are.

@@ -2,10 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use isomer_db::{Counters, QueryResult};
-use isomer_testkit::ldbc::{
-    parameters::Parameters,
-    reference::{Answer, Cell},
-};
+use isomer_testkit::ldbc::cell::{Answer, Cell, Parameters};
 use isomer_value::Value;
 
 /// Compares rows, in order.

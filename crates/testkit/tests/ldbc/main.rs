@@ -13,12 +13,13 @@ use isomer_db::{Database, Query};
 use isomer_testkit::{
     harness::{Harness, Outcome, Verdict, is_quick, seed},
     ldbc::{
+        cell::{Answer, Cell, Parameters},
         generate::generate,
         load::{Times, load, parameters},
         network::Network,
-        parameters::{Draw, Parameters},
+        parameters::Draw,
         published,
-        reference::{Answer, Cell, Compute, Facts, READS, apply},
+        reference::{Compute, Facts, READS, apply},
     },
 };
 
@@ -81,8 +82,8 @@ impl Loaded {
         Ok(cases)
     }
 
-    /// The condition of complex read 14 is a disjunction over two people: they are found by their ids, instead of reading
-    /// all replies for each friendship.
+    /// The condition of complex read 14 is a disjunction over two people: they are found by their ids, instead of
+    /// reading all replies for each friendship.
     fn finds_people_first(&self, folder: &Path) -> Result<()> {
         let text = published::text(folder, "interactive-complex-14")?;
         let shown = self.db.query(&*format!("EXPLAIN {text}"))?;

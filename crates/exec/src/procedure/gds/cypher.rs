@@ -8,11 +8,7 @@ use isomer_plan::{
 };
 use isomer_value::{Map, NodeId, Value};
 
-use super::{
-    database,
-    graph::{GatheredGraph, ProjectedGraph, TypeEdges},
-    text, user,
-};
+use super::arguments::{database, text, user};
 use crate::{
     error::{Result, shown},
     execution::{Execution, ExecutionOptions},
@@ -21,6 +17,7 @@ use crate::{
         settings::{Settings, refused},
         table::ProcedureRow,
     },
+    projection::{GatheredGraph, ProjectedGraph, TypeEdges},
     result::ResultRows,
 };
 
@@ -151,7 +148,7 @@ pub(super) fn from_queries(
         types,
         configuration,
     };
-    gathered.finish(name.clone(), call)
+    ProjectedGraph::new(name.clone(), gathered, call.transaction)
 }
 
 /// Runs a statement that only reads, in the transaction of the call and within its limits. `take` gets each row.

@@ -5,10 +5,11 @@ use std::{sync::Arc, time::SystemTime};
 use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{Map, Value, jiff::tz::TimeZone, temporal::ZonedDateTime};
 
-use super::{database, graph::ProjectedGraph, text, user};
+use super::arguments::{database, text, user};
 use crate::{
     error::{Result, shown},
     procedure::{CallContext, settings::refused, table::ProcedureRow},
+    projection::ProjectedGraph,
 };
 
 const ABOUT_A_GRAPH: &str = "graphName: STRING, database: STRING, configuration: MAP, memoryUsage: STRING, \

@@ -7,9 +7,8 @@ use isomer_plan::catalog::ProcedureMode;
 use isomer_value::{Map, NodeId, Value};
 
 use super::{
+    arguments::text,
     cypher::{ALL_TYPES, NodeRows, add, check_is_new},
-    graph::{GatheredGraph, TypeEdges},
-    text,
 };
 use crate::{
     error::{Result, shown},
@@ -20,6 +19,7 @@ use crate::{
         settings::{Settings, refused},
         table::ProcedureRow,
     },
+    projection::{GatheredGraph, ProjectedGraph, TypeEdges},
 };
 
 /// Relationships per read.
@@ -84,7 +84,7 @@ fn project(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     gathered
         .configuration
         .insert("relationshipProjection", of_relationships.clone());
-    let graph = gathered.finish(name.clone(), call)?;
+    let graph = ProjectedGraph::new(name.clone(), gathered, call.transaction)?;
     let (node_count, relationship_count) = (graph.nodes.len(), graph.relationship_count());
     add(PROJECT, graph, call)?;
     call.emit(vec![

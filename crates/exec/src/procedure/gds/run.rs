@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use isomer_algorithms::{
-    Louvain, NodeDistance, PageRank, RandomProjection, Ranks, Sample, SparseRows, StepCounter,
+    Louvain, NodeDistance, NodeRanks, PageRank, RandomProjection, Sample, SparseRows, StepCounter,
     betweenness, fast_random_projection, lightest_path, louvain, page_ranks, triangles, weak,
 };
 use isomer_data::GraphRead as _;
@@ -16,12 +16,10 @@ use isomer_value::{
 };
 
 use super::{
+    arguments::{database, user},
     cypher::{from_queries, node_of},
-    database,
-    graph::{Selected, Selection},
     listing::missing,
     results::{distribution, sizes},
-    user,
 };
 use crate::{
     error::{Result, shown},
@@ -30,6 +28,7 @@ use crate::{
         algorithms::{simple, work},
         settings::{Settings, refused},
     },
+    projection::{Selected, Selection},
 };
 
 /// Registers the procedures.
@@ -297,7 +296,7 @@ impl Procedure for GraphProcedure {
             return shortest_path(name, &selected, source, target, call);
         }
         let found = options.run(name, &selected, call)?;
-        let nodes = &selected.network.nodes;
+        let nodes = &selected.nodes;
         if self.mode == Mode::Stream {
             return found.stream(nodes, call);
         }
@@ -442,7 +441,7 @@ impl Options {
         selected: &Selected,
         call: &mut CallContext<'_>,
     ) -> Result<NodeResults> {
-        let rows = &selected.network.rows;
+        let rows = &selected.rows;
         Ok(match self {
             Self::Betweenness(sample) => {
                 let simple = simple(rows, call)?;
@@ -499,7 +498,7 @@ impl Options {
 /// The results of an algorithm, per node.
 enum NodeResults {
     Scores(Vec<f64>),
-    Ranks(Ranks),
+    Ranks(NodeRanks),
     Communities { groups: Vec<u32>, modularity: f64 },
     Embeddings { values: Vec<f64>, dimension: usize },
     Components(Vec<u32>),
@@ -510,7 +509,9 @@ impl NodeResults {
     /// The result of a node.
     fn of(&self, node: usize) -> Value {
         match self {
-            Self::Scores(scores) | Self::Ranks(Ranks { scores, .. }) => Value::Float(scores[node]),
+            Self::Scores(scores) | Self::Ranks(NodeRanks { scores, .. }) => {
+                Value::Float(scores[node])
+            }
             Self::Communities { groups, .. } | Self::Components(groups) => {
                 Value::Int(groups[node].into())
             }
@@ -549,13 +550,13 @@ impl NodeResults {
                 distribution(sizes(groups)),
             ],
             Self::Embeddings { .. } => {
-                vec![Value::Int(selected.network.nodes.len() as i64)]
+                vec![Value::Int(selected.nodes.len() as i64)]
             }
             Self::Components(groups) => vec![count(groups), distribution(sizes(groups))],
             Self::Triangles(counts) => {
                 // Each is counted at its three corners.
                 let total = counts.iter().sum::<u64>() / 3;
-                let nodes = selected.network.nodes.len();
+                let nodes = selected.nodes.len();
                 vec![Value::Int(total as i64), Value::Int(nodes as i64)]
             }
         }
@@ -578,7 +579,7 @@ impl NodeResults {
 }
 
 fn number(procedure: &str, selected: &Selected, node: NodeId) -> Result<u32> {
-    selected.network.number(node).ok_or_else(|| {
+    selected.number(node).ok_or_else(|| {
         let why =
             format!("node {node} is not in the graph, or its labels are not among `nodeLabels`");
         refused(procedure, why)
@@ -601,12 +602,12 @@ fn shortest_path(
         number(procedure, selected, source)?,
         number(procedure, selected, target)?,
     );
-    let rows = &selected.network.rows;
+    let rows = &selected.rows;
     let path = work(call, |work| lightest_path(rows, ends.0, ends.1, work))?;
     let Some(path) = path else {
         return Ok(());
     };
-    let node = |one: &NodeDistance| selected.network.nodes[one.node as usize];
+    let node = |one: &NodeDistance| selected.nodes[one.node as usize];
     let id = |node: NodeId| Value::Int(node.0 as i64);
     let relationships = path.windows(2).enumerate().map(|(at, pair)| {
         let mut properties = Map::new();

@@ -5,11 +5,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{Answer, Cell, Facts, facts::civil, top};
+use super::{
+    facts::{Facts, civil},
+    order::top,
+};
 use crate::ldbc::{
+    cell::{Answer, Cell, Parameters},
     generate::DAY,
     network::{Message, MessageKind},
-    parameters::Parameters,
 };
 
 pub(super) fn posting_summary(facts: &Facts<'_>, given: &Parameters) -> Answer {

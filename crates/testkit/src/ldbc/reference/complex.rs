@@ -5,8 +5,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{Answer, Cell, Facts, facts::civil, texts, top};
-use crate::ldbc::{network::Message, parameters::Parameters};
+use super::{
+    facts::{Facts, civil},
+    order::top,
+};
+use crate::ldbc::{
+    cell::{Answer, Cell, Parameters, texts},
+    network::Message,
+};
 
 /// The text of a message, or the file of its image.
 pub(super) fn content(message: &Message) -> Cell {

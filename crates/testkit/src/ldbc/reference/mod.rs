@@ -1,11 +1,12 @@
 //! The answers of the queries, computed by loops over the structures of a [`Network`].
 //!
 //! Each function has the name of its query and gives the rows in the order that the query asks for. Where the query
-//! leaves an order open, the answer says so: see [`Cell::Bag`] and [`Answer::tied_by`].
+//! leaves an order open, the answer says so: see `Cell::Bag` and [`Answer::tied_by`].
 
 mod business;
 mod complex;
 mod facts;
+mod order;
 mod paths;
 mod short;
 mod updates;
@@ -13,100 +14,7 @@ mod updates;
 pub use facts::Facts;
 pub use updates::apply;
 
-use super::parameters::Parameters;
-
-/// A value of an answer, or of a parameter.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
-    /// Null.
-    Null,
-    /// True or false.
-    Bool(bool),
-    /// An integer.
-    Int(i64),
-    /// A number.
-    Float(f64),
-    /// A text.
-    Text(String),
-    /// Milliseconds since 1970: an integer in the interactive workload, a `DATETIME` in the other one.
-    Time(i64),
-    /// Values in order.
-    List(Vec<Cell>),
-    /// Values in any order.
-    Bag(Vec<Cell>),
-}
-
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
-        Self::Text(text.into())
-    }
-}
-
-impl From<&String> for Cell {
-    fn from(text: &String) -> Self {
-        Self::Text(text.clone())
-    }
-}
-
-impl From<i64> for Cell {
-    fn from(number: i64) -> Self {
-        Self::Int(number)
-    }
-}
-
-impl From<usize> for Cell {
-    fn from(number: usize) -> Self {
-        Self::Int(number as i64)
-    }
-}
-
-impl From<f64> for Cell {
-    fn from(number: f64) -> Self {
-        Self::Float(number)
-    }
-}
-
-impl From<bool> for Cell {
-    fn from(truth: bool) -> Self {
-        Self::Bool(truth)
-    }
-}
-
-/// Texts, or null if there are none: an empty list is not stored.
-pub fn texts(texts: &[String]) -> Cell {
-    match texts.is_empty() {
-        true => Cell::Null,
-        false => Cell::List(texts.iter().map(Cell::from).collect()),
-    }
-}
-
-/// The rows of a query.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    /// In order.
-    pub rows: Vec<Vec<Cell>>,
-    /// The column that alone decides the order: rows that are equal in it come in any order.
-    pub tied_by: Option<usize>,
-}
-
-impl From<Vec<Vec<Cell>>> for Answer {
-    fn from(rows: Vec<Vec<Cell>>) -> Self {
-        Self {
-            rows,
-            tied_by: None,
-        }
-    }
-}
-
-/// Rows sorted by their keys, cut to `limit`.
-fn top<K: Ord>(mut rows: Vec<(K, Vec<Cell>)>, limit: usize) -> Answer {
-    rows.sort_by(|a, b| a.0.cmp(&b.0));
-    rows.truncate(limit);
-    rows.into_iter()
-        .map(|(_, row)| row)
-        .collect::<Vec<_>>()
-        .into()
-}
+use super::cell::{Answer, Parameters};
 
 /// Computes the answer of a query.
 pub type Compute = fn(&Facts<'_>, &Parameters) -> Answer;

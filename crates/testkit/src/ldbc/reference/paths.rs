@@ -5,8 +5,8 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
 };
 
-use super::{Answer, Cell, Facts, top};
-use crate::ldbc::parameters::Parameters;
+use super::{facts::Facts, order::top};
+use crate::ldbc::cell::{Answer, Cell, Parameters};
 
 pub(super) fn shortest_path(facts: &Facts<'_>, given: &Parameters) -> Answer {
     let start = facts.person(given.int("person1Id"));

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 
 use super::{
-    Answer, Cell, Facts,
     complex::{content, named},
-    top,
+    facts::Facts,
+    order::top,
 };
-use crate::ldbc::parameters::Parameters;
+use crate::ldbc::cell::{Answer, Cell, Parameters};
 
 pub(super) fn profile(facts: &Facts<'_>, given: &Parameters) -> Answer {
     let person = &facts.network.persons[facts.person(given.int("personId"))];

@@ -1,9 +1,8 @@
 //! What the updates of the interactive workload do to a network.
 
-use super::Cell;
 use crate::ldbc::{
+    cell::{Cell, Parameters},
     network::{Forum, Knows, Like, Message, MessageKind, Network, Person},
-    parameters::Parameters,
 };
 
 /// Applies the update with a number, 1 to 8.
