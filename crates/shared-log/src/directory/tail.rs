@@ -5,8 +5,8 @@
 //! once, it survives the end of this process like any other write, and a sync of the file covers it. A frame that is
 //! large, or for which the disk maps nothing, is written with a call.
 //!
-//! So are the first frames after a sync. A sync makes the pages of the mapping read-only, the next store to each of them
-//! is a page fault, and the sync after that takes longer by half: 172 instead of 116 µs (ext4, one frame each).
+//! So are the first frames after a sync. A sync makes the pages of the mapping read-only, the next store to each of
+//! them is a page fault, and the sync after that takes longer by half: 172 instead of 116 µs (ext4, one frame each).
 
 use std::{io, sync::Arc};
 
@@ -90,8 +90,8 @@ impl TailWriter {
 }
 
 impl ActiveSegment {
-    /// Writes the frame of `record` at `offset`, the tail; `unsynced` records before it are not synced. After an error a
-    /// part of it may be there.
+    /// Writes the frame of `record` at `offset`, the tail; `unsynced` records before it are not synced. After an error
+    /// a part of it may be there.
     pub(super) fn write(
         &mut self,
         offset: u64,
