@@ -459,7 +459,7 @@ impl LsmBackend {
     fn insert_large(&self, commits: &[Commit<'_>], record_end: Option<LogPoint>) {
         let core = &*self.core;
         let limit = core.options.memtable_bytes;
-        let mut goes_on = true;
+        let mut continues = true;
         let before_group = commits.first().map_or(0, |first| first.version - 1);
         for commit in commits {
             let (last, end) = match record_end {
@@ -481,10 +481,10 @@ impl LsmBackend {
                     Some((key, value))
                 });
                 state.active.committer().insert_all(commit.version, part);
-                if goes_on && state.active.bytes() >= limit - limit / PARTS {
+                if continues && state.active.bytes() >= limit - limit / PARTS {
                     drop(state);
                     // If the disk is full, the rest of the commit stays in memory: it is in the log already.
-                    goes_on = core.flush_part(last, end).is_ok();
+                    continues = core.flush_part(last, end).is_ok();
                 }
             }
         }

@@ -635,7 +635,7 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
     /// The outcome of a call; remembers an error after which the state may be incomplete.
     fn checked<T>(&mut self, outcome: Result<T, NodeError>) -> Result<T, NodeError> {
         if let Err(error) = &outcome {
-            let goes_on = match error {
+            let continues = match error {
                 NodeError::Log(error) => !matches!(error, LogError::Damaged(_)),
                 NodeError::NoRoom(_) | NodeError::CommitUnknown(_) => true,
                 NodeError::Record(_)
@@ -643,7 +643,7 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
                 | NodeError::Failed
                 | NodeError::Apply { .. } => false,
             };
-            self.failed |= !goes_on;
+            self.failed |= !continues;
         }
         outcome
     }

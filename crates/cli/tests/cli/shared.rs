@@ -272,7 +272,7 @@ struct Round {
 }
 
 impl Round {
-    fn goes_on(&self) -> bool {
+    fn continues(&self) -> bool {
         self.kills.load(Ordering::Relaxed) < self.most_kills
     }
 
@@ -305,7 +305,7 @@ impl Round {
 
     /// Programs, one after the other.
     fn programs(&self) {
-        for number in (0..).take_while(|_| self.goes_on()) {
+        for number in (0..).take_while(|_| self.continues()) {
             let program = env::current_exe().expect("this program");
             let child = Command::new(program)
                 .args(["--exact", "--ignored", "--nocapture"])
@@ -335,7 +335,7 @@ impl Round {
 
     /// Commands, each of which writes once: every other one is killed.
     fn commands(&self) {
-        for number in (0..).take_while(|_| self.goes_on()) {
+        for number in (0..).take_while(|_| self.continues()) {
             let key = format!("cli-{number}");
             let child = Command::new(env!("CARGO_BIN_EXE_isomer"))
                 .args(["query", "db", &statement(&key, "cli")])
@@ -358,7 +358,7 @@ impl Round {
 
     /// Servers, one after the other, each of which has a client.
     fn servers(&self) {
-        for number in (0..).take_while(|_| self.goes_on()) {
+        for number in (0..).take_while(|_| self.continues()) {
             let mut command = Command::new(env!("CARGO_BIN_EXE_isomer"));
             command
                 .args([

@@ -146,10 +146,10 @@ impl History<'_> {
         stream: &[u8],
         trimmed: Version,
     ) -> Result<(), StorageError> {
-        let goes_on = self.group.as_ref().is_some_and(|group| {
+        let continues = self.group.as_ref().is_some_and(|group| {
             group.next == version && group.time_ms == time_ms && group.bytes < RECORD_BYTES
         });
-        if !goes_on {
+        if !continues {
             self.end_group()?;
         }
         let before = self.watermarks.after_trim(trimmed.min(version - 1));

@@ -551,12 +551,12 @@ impl World {
         if let Err(failure) = &outcome {
             self.note(failure);
         }
-        let goes_on = match outcome {
+        let continues = match outcome {
             Ok(()) | Err(Failure::Blobs | Failure::Node(NodeError::Log(_))) => true,
             Err(Failure::Node(NodeError::CommitUnknown(_))) => self.common.below(2) == 0,
             Err(_) => false,
         };
-        if goes_on {
+        if continues {
             self.members[at] = Some(member);
         }
     }

@@ -50,10 +50,10 @@ impl Watermarks {
     /// Those after the commit `version`, the next one.
     #[must_use]
     pub fn after_commit(self, version: Version, has_entry: bool) -> Self {
-        let goes_on = !has_entry && self.without_entries + 1 == version;
+        let continues = !has_entry && self.without_entries + 1 == version;
         Self {
             trimmed: self.trimmed,
-            without_entries: self.without_entries + u64::from(goes_on),
+            without_entries: self.without_entries + u64::from(continues),
         }
     }
 

@@ -241,7 +241,7 @@ fn format_on(disk: &SimDisk) -> u8 {
 
 /// Buffered commits before the conversion are not lost with it, and a new commit follows them.
 #[test]
-fn a_converted_database_goes_on() {
+fn a_converted_database_continues() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path();
     let options = small(true);

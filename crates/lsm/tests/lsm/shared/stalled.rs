@@ -255,7 +255,7 @@ fn assert_names_maintainer(error: &StorageError) {
 /// While the process that maintains the tables is stopped, commits of another one are refused when its memory is full:
 /// nothing of them is there, and the process goes on by itself when the other one continues, or ends.
 #[test]
-fn a_full_process_goes_on_when_the_maintainer_does() {
+fn a_full_process_continues_when_the_maintainer_does() {
     for maintainer_ends in [false, true] {
         let folder = tempfile::tempdir().expect("a folder");
         let patient = LsmOptions {
