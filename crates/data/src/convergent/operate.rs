@@ -234,9 +234,8 @@ impl FieldsMut<'_> {
         for (depth, level) in levels.iter().enumerate().skip(1) {
             let is_leaf = depth == path.len();
             let wanted = if is_leaf { kind } else { ConvergentKind::Map };
-            // `kind_at` does not observe the field, or all first operations on a field would conflict. So
-            // two concurrent transactions may create it with two kinds, as two replicas may; the reader of
-            // entries defines which one is visible. A field in an index is observed by `note_indexed`.
+            // `kind_at` does not observe the field, or all first operations on a field would conflict: only
+            // those of different kinds may. A field in an index is observed by `note_indexed`.
             found = self.tx.fields().kind_at(level)?;
             match found {
                 Some((held, _)) if held != wanted => {
@@ -248,7 +247,15 @@ impl FieldsMut<'_> {
                     )));
                 }
                 Some(_) => {}
-                None => break,
+                None => {
+                    // All that is below is absent, too.
+                    for (depth, level) in levels.iter().enumerate().skip(depth) {
+                        let is_leaf = depth == path.len();
+                        let created = if is_leaf { kind } else { ConvergentKind::Map };
+                        self.tx.footprint_mut().create_field(level, created);
+                    }
+                    break;
+                }
             }
             if !is_leaf {
                 found = None;

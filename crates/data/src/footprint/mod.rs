@@ -18,6 +18,7 @@ use std::collections::hash_map::Entry;
 
 use isomer_layout::{
     catalog::{Catalog, names::NameKind},
+    convergent::place::ConvergentKind,
     keyspace::Side,
 };
 use isomer_storage::{Granule, GuardMode};
@@ -565,6 +566,23 @@ impl Footprint {
         }
     }
 
+    /// Created the field at a place with a kind, having observed that it was absent. Conflicts with a concurrent creation
+    /// with another kind, and not with one of the same kind.
+    pub(crate) fn create_field(&mut self, place: &[u8], kind: ConvergentKind) {
+        for other in ConvergentKind::ALL {
+            if other == kind {
+                continue;
+            }
+            if !self.room(Count::KeysWritten) {
+                self.add(Item::FieldsBulk);
+                break;
+            }
+            let fresh = self.add(created_as(place, other));
+            self.spend(Count::KeysWritten, fresh);
+        }
+        self.read_of_fields(created_as(place, kind));
+    }
+
     /// Changed one element of the set at the last of `levels`; `observed` says whether the change depends on the
     /// previous state.
     pub(crate) fn change_element(&mut self, levels: &[&[u8]], element: &[u8], observed: bool) {
@@ -659,6 +677,11 @@ impl Footprint {
 
 fn element_of(set: &[u8], element: &[u8]) -> Item {
     Item::Element(xxh3_128(&[set, &[0], element].concat()))
+}
+
+/// What a creation of the field at a place with this kind reads, and one with another kind changes.
+fn created_as(place: &[u8], kind: ConvergentKind) -> Item {
+    Item::Field(xxh3_128(&[place, &[0, kind as u8]].concat()))
 }
 
 fn home(labels: &[LabelId]) -> u32 {
