@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub use isomer_cypher::ast::{QuantifierKind, TypeExpr};
 use isomer_value::Value;
 
-use crate::function::{Aggregation, Function};
+use crate::function::{Aggregation, Function, Purity};
 
 macro_rules! reference {
     ($(#[$doc:meta])* $name:ident) => {
@@ -521,6 +521,17 @@ macro_rules! visit_children {
 }
 
 impl BoundExpr {
+    /// Whether two evaluations for the same row may have different results. Sub-plans are not looked into.
+    pub fn is_volatile(&self) -> bool {
+        let mut found = match self {
+            Self::Call { function, .. } => function.purity() == Purity::Volatile,
+            Self::CallRegistered { is_volatile, .. } => *is_volatile,
+            _ => false,
+        };
+        self.for_each_child(&mut |child| found |= child.is_volatile());
+        found
+    }
+
     /// The constant null.
     pub fn null() -> Self {
         Self::Const(Value::Null)

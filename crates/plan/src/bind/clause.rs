@@ -2,7 +2,7 @@
 
 use isomer_cypher::ast::{self, Clause};
 
-use super::create::PatternClause;
+use super::create::{MadePattern, PatternClause};
 use super::hint::bind_hint;
 use super::pattern::NewNames;
 use super::projection::ProjectionClause;
@@ -11,7 +11,7 @@ use super::{Binder, Result};
 use crate::error::PlanError;
 use crate::expr::{BoundExpr, StaticType};
 use crate::logical::{CsvOrigin, LogicalStep, MergeStep};
-use crate::physical::CreateItem;
+use crate::physical::{CreateItem, Properties};
 use crate::solve::sees_creation;
 
 impl<'a> Binder<'a> {
@@ -147,8 +147,9 @@ fn bind_merge<'a>(
     clause: &'a ast::Merge,
     steps: &mut Vec<LogicalStep>,
 ) -> Result<()> {
-    let made =
+    let mut made =
         binder.bind_made_pattern(std::slice::from_ref(&clause.path), PatternClause::Merge)?;
+    compute_volatile_once(binder, &mut made);
     let graph = binder.graph_to_find(&made);
     let (mut on_create, mut on_match) = (Vec::new(), Vec::new());
     for action in &clause.actions {
@@ -181,6 +182,25 @@ fn bind_merge<'a>(
         on_match,
     })));
     Ok(())
+}
+
+/// Volatile properties of a `MERGE` (`{id: randomUUID()}`) are computed once for each row: what is searched for is what
+/// is created.
+fn compute_volatile_once(binder: &mut Binder<'_>, made: &mut MadePattern) {
+    for item in &mut made.create.items {
+        let properties = match item {
+            CreateItem::Node(node) => &mut node.properties,
+            CreateItem::Relationship(relationship) => &mut relationship.properties,
+        };
+        let Properties::Entries(entries) = properties else {
+            continue;
+        };
+        for (_, expr) in entries.iter_mut().filter(|(_, expr)| expr.is_volatile()) {
+            let slot = binder.arena.slot("", StaticType::Any);
+            let computed = std::mem::replace(expr, BoundExpr::Slot(slot));
+            made.casts.push((slot, computed));
+        }
+    }
 }
 
 fn bind_foreach<'a>(

@@ -7,7 +7,7 @@
 use crate::arena::Arena;
 use crate::catalog::PlannerCatalog;
 use crate::expr::{BoundExpr, SlotId, SubqueryResult};
-use crate::function::{Aggregation, Purity};
+use crate::function::Aggregation;
 use crate::physical::{Aggregate, Direction, DistinctEnds, Expand, ExpandStep, Op, OpId, Operator};
 
 use super::cost::Costs;
@@ -289,17 +289,6 @@ fn keeps_sets(op: &Op) -> bool {
         | Op::Show { .. } => false,
     };
     let mut volatile = false;
-    for_each_expr(op, &mut |expr| volatile |= is_volatile(expr));
+    for_each_expr(op, &mut |expr| volatile |= expr.is_volatile());
     flows && !volatile
-}
-
-/// Whether two evaluations for the same row may have different results.
-pub(super) fn is_volatile(expr: &BoundExpr) -> bool {
-    let mut found = match expr {
-        BoundExpr::Call { function, .. } => function.purity() == Purity::Volatile,
-        BoundExpr::CallRegistered { is_volatile, .. } => *is_volatile,
-        _ => false,
-    };
-    expr.for_each_child(&mut |child| found |= is_volatile(child));
-    found
 }

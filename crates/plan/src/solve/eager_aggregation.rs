@@ -14,7 +14,6 @@ use crate::function::Aggregation;
 use crate::physical::{Aggregate, Op, OpId};
 
 use super::cost::Costs;
-use super::distinct_ends::is_volatile;
 use super::live_slots::{for_each_expr, for_each_read, writes};
 
 /// Below this number of rows, grouping saves nothing.
@@ -67,7 +66,7 @@ fn differs_each_time(expr: &BoundExpr) -> bool {
         expr.for_each_child(&mut |child| found |= holds_plan(child));
         found
     }
-    is_volatile(expr) || holds_plan(expr)
+    expr.is_volatile() || holds_plan(expr)
 }
 
 /// The operators below the aggregation that treat each row independently and pass rows to it only, lowest first.

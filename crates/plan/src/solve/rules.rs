@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_value::Value;
 use rustc_hash::FxHashSet;
 
-use super::{cost::property_of, distinct_ends::is_volatile};
+use super::cost::property_of;
 use crate::expr::{BoundExpr, Comparison, PropRef, SlotId};
 use crate::logical::{Length, LogicalStep, QueryGraph, conjuncts};
 
@@ -26,7 +26,7 @@ pub(crate) fn separate_volatile(steps: Vec<LogicalStep>) -> Vec<LogicalStep> {
         {
             volatile = graph
                 .predicates
-                .extract_if(.., |one| is_volatile(one))
+                .extract_if(.., |one| one.is_volatile())
                 .collect();
         }
         done.push(step);
@@ -146,7 +146,7 @@ fn push_filter(done: &mut Vec<LogicalStep>, predicates: Vec<BoundExpr>) {
 /// their number, nor can fail (an error in a row that the predicate would have dropped must still be reported).
 fn place_for(done: &[LogicalStep], term: &BoundExpr) -> Option<usize> {
     // A volatile term is tested for each row that reaches it: among fewer or more rows it would keep others.
-    if is_volatile(term) {
+    if term.is_volatile() {
         return None;
     }
     let mut reads: FxHashSet<SlotId> = FxHashSet::default();
