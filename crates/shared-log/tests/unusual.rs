@@ -154,7 +154,10 @@ fn a_user_without_rights_is_refused_and_changes_nothing() {
     let path = folder.path().join("log");
     let log = open(&path).expect("opened");
     append(&log, b"a record");
-    let program = env::current_exe().expect("this program");
+    // A copy that every user can run: the folder of the build may be closed to others.
+    let program = folder.path().join("program");
+    fs::copy(env::current_exe().expect("this program"), &program).expect("copied");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("changed");
     let run = |as_nobody: bool| {
         let mut command = Command::new(&program);
         command

@@ -109,6 +109,21 @@ impl Algorithm {
         }
     }
 
+    /// What it computes, in one line.
+    fn description(self) -> &'static str {
+        match self {
+            Self::Betweenness => "betweenness centrality in a named graph",
+            Self::Dijkstra => "the path of least cost between two nodes of a named graph",
+            Self::FastRp => "embeddings of the nodes of a named graph by random projection",
+            Self::Louvain => "communities of a named graph by the Louvain method",
+            Self::PageRank => "PageRank in a named graph",
+            Self::TriangleCount => {
+                "the triangles of each node of a named graph, which must be undirected"
+            }
+            Self::Wcc => "the weakly connected components of a named graph",
+        }
+    }
+
     /// Its own options.
     fn options(self) -> &'static [&'static str] {
         match self {
@@ -241,6 +256,10 @@ struct GraphProcedure {
 impl Procedure for GraphProcedure {
     fn signature(&self) -> &Arc<ProcedureSignature> {
         &self.signature
+    }
+
+    fn description(&self) -> Option<&'static str> {
+        Some(self.algorithm.description())
     }
 
     fn call(&self, arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
