@@ -566,8 +566,8 @@ impl Footprint {
         }
     }
 
-    /// Created the field at a place with a kind, having observed that it was absent. Conflicts with a concurrent creation
-    /// with another kind, and not with one of the same kind.
+    /// Created the field at a place with a kind, having observed that it was absent. Conflicts with a concurrent
+    /// creation with another kind, and not with one of the same kind.
     pub(crate) fn create_field(&mut self, place: &[u8], kind: ConvergentKind) {
         for other in ConvergentKind::ALL {
             if other == kind {

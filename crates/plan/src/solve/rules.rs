@@ -12,8 +12,8 @@ use crate::logical::{Length, LogicalStep, QueryGraph, conjuncts};
 /// Larger patterns are not merged: ordering them together would take long.
 const MERGED_NODES: usize = 100;
 
-/// Takes volatile conditions (`rand() < 0.5`) out of the patterns: they are tested once for each row that a pattern has,
-/// whichever order it is solved in, and not by a seek, a scan or a join of a part of it.
+/// Takes volatile conditions (`rand() < 0.5`) out of the patterns: they are tested once for each row that a pattern
+/// has, whichever order it is solved in, and not by a seek, a scan or a join of a part of it.
 pub(crate) fn separate_volatile(steps: Vec<LogicalStep>) -> Vec<LogicalStep> {
     let mut done = Vec::with_capacity(steps.len());
     for mut step in steps {

@@ -45,7 +45,7 @@ pub(crate) struct PushedPages {
     /// The positions of the last received page and of the next one.
     pub(crate) last: Vec<u8>,
     pub(crate) next: Vec<u8>,
-    pub(crate) heard_ms: u64,
+    pub(crate) last_page_ms: u64,
 }
 
 /// The state that a peer pushes, and the one that was merged last.

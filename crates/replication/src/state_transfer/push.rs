@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// After this time without a page of one state, another one may begin.
-const PUSH_TIMEOUT_MS: u64 = 2 * 60 * 1000;
+pub(crate) const PUSH_TIMEOUT_MS: u64 = 2 * 60 * 1000;
 
 fn unavailable(why: &str) -> DataError {
     StorageError::Unavailable(why.into()).into()
@@ -62,7 +62,7 @@ pub fn merge_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128,
             "received a page of a snapshot out of order: start again",
         ));
     }
-    collected.heard_ms = store.options().clock.now_ms();
+    collected.last_page_ms = store.options().clock.passed_ms();
     // The last page: only now does the database change. Until here a sender that disconnects leaves
     // nothing but a temporary file.
     let Some(next) = next else {
@@ -93,12 +93,12 @@ fn begin_session(
     session: &mut MutexGuard<'_, PushState>,
     pushed: &PushedPage<'_>,
 ) -> Result<(), DataError> {
-    let now = store.options().clock.now_ms();
+    let now = store.options().clock.passed_ms();
     let other = session
         .collected
         .as_ref()
         .filter(|other| other.from != pushed.from);
-    if other.is_some_and(|other| now < other.heard_ms.saturating_add(PUSH_TIMEOUT_MS)) {
+    if other.is_some_and(|other| now < other.last_page_ms.saturating_add(PUSH_TIMEOUT_MS)) {
         return Err(unavailable(
             "another replica is pushing its state: push this one later",
         ));
@@ -114,7 +114,7 @@ fn begin_session(
         pages: Vec::new(),
         last: Vec::new(),
         next: Vec::new(),
-        heard_ms: now,
+        last_page_ms: now,
     });
     Ok(())
 }

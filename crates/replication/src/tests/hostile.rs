@@ -1,8 +1,15 @@
 //! Malicious and faulty peers.
 
-use isomer_data::{
-    Access, DataError, DataStore, ErrorKind, Transaction, Vector, internals::own_replica,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
+
+use isomer_data::{
+    Access, Clock, DataError, DataStore, DataStoreOptions, ErrorKind, Transaction, Vector,
+    internals::own_replica,
+};
+use isomer_storage::MemoryEngine;
 use isomer_value::Value;
 
 use super::{
@@ -122,6 +129,44 @@ fn snapshots_of_two_peers_are_not_mixed() {
     let mut push = Push::new(&p1);
     push.session = 7;
     assert_eq!(push.page(&t).unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+/// A clock that is set back while time passes.
+#[derive(Debug)]
+struct SetBack(AtomicU64);
+
+impl Clock for SetBack {
+    fn now_ms(&self) -> u64 {
+        1_700_000_000_000 - 10 * self.passed_ms()
+    }
+
+    fn passed_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A push without its next page ends after a time, also where the clock is set back.
+#[test]
+fn an_abandoned_push_ends() {
+    let (p1, p2) = (open(), open());
+    write(&p1, |tx| {
+        (0..20).for_each(|key| {
+            add(tx, key);
+        })
+    });
+    both(&p1, &p2);
+    let clock = Arc::new(SetBack(AtomicU64::new(0)));
+    let mut options = DataStoreOptions::default();
+    options.clock = clock.clone();
+    let s = crate::open(Arc::new(MemoryEngine::new()), options).unwrap();
+    begin::begin_replication(&s).unwrap();
+    assert!(!Push::new(&p1).page(&s).unwrap());
+    clock.0.store(push::PUSH_TIMEOUT_MS - 1, Ordering::Relaxed);
+    let refused = Push::new(&p2).page(&s).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    clock.0.store(push::PUSH_TIMEOUT_MS, Ordering::Relaxed);
+    Push::new(&p2).rest(&s);
+    assert_eq!(dump(&s).len(), 20);
 }
 
 /// A peer that leaves in the middle leaves an available database, and another one may push.
