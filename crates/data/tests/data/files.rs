@@ -569,7 +569,7 @@ fn inconsistent_files_are_found() {
     assert!(store.check_files().unwrap().is_empty());
     for (key, value, says) in [
         (vec![0x29, 100], vec![0, 0, 0], "in no folder"),
-        (vec![0x2a, 101, 0], vec![1], "behind its end"),
+        (vec![0x2a, 101, 0], vec![1], "after the end of the file"),
         (vec![0x28, 90, b'x'], vec![1, 102], "no folder names"),
     ] {
         let mut tx = store.engine().begin().unwrap();

@@ -197,17 +197,26 @@ fn the_contributions_of_replicas_to_a_field_are_listed() {
     assert_eq!(names.len(), 2);
 }
 
-/// A counter beyond 64 bits is sent as text.
+/// A sum that does not fit into 64 bits is refused, and nothing is changed.
 #[test]
-fn a_counter_beyond_64_bits_is_sent_as_text() {
+fn a_counter_beyond_64_bits_is_refused() {
     let server = Server::new();
     let admin = server.admin();
     let post = "/v1/databases/people/collections/Post/p";
     admin.json("PUT", post, "{}");
     let likes = format!("{post}/fields/likes");
-    for by in [3, i64::MAX, i64::MAX] {
+    let add = |by: i64| {
         let body = format!("{{\"update\": {{\"counter\": {by}}}}}");
-        assert_eq!(admin.json("POST", &likes, &body).status, 200);
-    }
-    assert_eq!(admin.get(&likes).value()["value"], "18446744073709551617");
+        admin.json("POST", &likes, &body)
+    };
+    assert_eq!(add(3).status, 200);
+    let refused = add(i64::MAX);
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.text().contains("does not fit into 64 bits"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(add(i64::MAX - 3).status, 200);
+    assert_eq!(admin.get(&likes).value()["value"], i64::MAX);
 }

@@ -70,10 +70,10 @@ fn what_would_be_lost_is_refused_by_name() {
         ),
         (
             r#""\ud800""#,
-            "JSON, line 1, column 2: half of a surrogate pair",
+            "JSON, line 1, column 2: unpaired surrogate",
         ),
-        (r#""\udc00""#, "half of a surrogate pair"),
-        (r#""\ud800\u0041""#, "half of a surrogate pair"),
+        (r#""\udc00""#, "unpaired surrogate"),
+        (r#""\ud800\u0041""#, "unpaired surrogate"),
         ("é,", "`é`"),
         ("\u{feff}1", "byte order mark"),
         ("", "the text ends where a value is expected"),
