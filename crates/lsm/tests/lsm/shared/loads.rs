@@ -156,14 +156,19 @@ fn a_load_that_is_interrupted_is_complete_or_absent() {
         assert!(loaded.is_err() || count == 52, "{calls}: {loaded:?}");
         assert!(!load_file(folder.path()).exists());
         outcomes[usize::from(count == 52)] += usize::from(was_open);
+        let mut expected = 52;
         if count == 2 {
+            // The version that the load would have had is given to another commit: nothing of the load appears with it.
+            commit(&engine, &[(b"d", b"4")]);
+            assert_eq!(all(&engine).len(), 3, "after {calls} calls");
             load(&engine, 50, 100).expect("loaded");
+            expected += 1;
         }
         commit(&engine, &[(b"c", b"3")]);
-        assert_eq!(all(&engine).len(), 53);
+        assert_eq!(all(&engine).len(), expected + 1);
         assert_sound(&engine);
         drop(engine);
-        assert_eq!(all(&open(folder.path(), &options)).len(), 53);
+        assert_eq!(all(&open(folder.path(), &options)).len(), expected + 1);
         if !has_ended {
             break;
         }
