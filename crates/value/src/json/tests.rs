@@ -68,10 +68,7 @@ fn what_would_be_lost_is_refused_by_name() {
             r#"{"a":1,"\u0061":3}"#,
             "JSON, line 1, column 8: the key `a` comes twice",
         ),
-        (
-            r#""\ud800""#,
-            "JSON, line 1, column 2: unpaired surrogate",
-        ),
+        (r#""\ud800""#, "JSON, line 1, column 2: unpaired surrogate"),
         (r#""\udc00""#, "unpaired surrogate"),
         (r#""\ud800\u0041""#, "unpaired surrogate"),
         ("é,", "`é`"),
