@@ -21,6 +21,40 @@ pub struct PageRank {
 /// Nodes per partial sum: fixed, so that sums do not depend on threads.
 const PART: usize = 4_096;
 
+/// The sum of the weights of each node's outgoing edges.
+fn outgoing_weights<S: StopCheck>(
+    rows: &SparseRows,
+    steps: usize,
+    work: &mut Resources<'_, S>,
+) -> Result<Vec<f64>, S::Error> {
+    let mut weights = vec![0.0; rows.len()];
+    work.fill(&mut weights, PART, steps, |first, part, pace| {
+        for (at, sum) in part.iter_mut().enumerate() {
+            let node = (first + at) as u32;
+            pace.count_steps(1 + rows.degree(node))?;
+            *sum = if rows.is_weighted() {
+                rows.weights_of(node).iter().sum()
+            } else {
+                rows.degree(node) as f64
+            };
+        }
+        Ok(())
+    })?;
+    Ok(weights)
+}
+
+/// What a node receives from the nodes before it: each divides its score among its outgoing edges by their weights.
+fn received(back: &SparseRows, node: u32, scores: &[f64], weights: &[f64]) -> f64 {
+    let mut sum = 0.0;
+    for (source, weight) in back.weighted(node) {
+        let total = weights[source as usize];
+        if total > 0.0 {
+            sum += scores[source as usize] * weight / total;
+        }
+    }
+    sum
+}
+
 /// The probability of being at each node; they sum to 1. A walk at a node without outgoing weight restarts. `back` is
 /// `rows` reversed. Time: iterations × (nodes + edges); memory: 24 bytes a node.
 pub fn page_rank<S: StopCheck>(
@@ -36,19 +70,7 @@ pub fn page_rank<S: StopCheck>(
     work.hold::<[f64; 3]>(count)?;
     let steps = count + rows.edge_count();
     let start = starts(count, &settings.sources, work)?;
-    let mut weights = vec![0.0; count]; // of all outgoing edges
-    work.fill(&mut weights, PART, steps, |first, part, pace| {
-        for (at, sum) in part.iter_mut().enumerate() {
-            let node = (first + at) as u32;
-            pace.count_steps(1 + rows.degree(node))?;
-            *sum = if rows.is_weighted() {
-                rows.weights_of(node).iter().sum()
-            } else {
-                rows.degree(node) as f64
-            };
-        }
-        Ok(())
-    })?;
+    let weights = outgoing_weights(rows, steps, work)?;
     let mut scores = vec![1.0 / count as f64; count];
     let mut next = vec![0.0; count];
     for _ in 0..settings.iterations {
@@ -66,13 +88,7 @@ pub fn page_rank<S: StopCheck>(
             for (at, score) in part.iter_mut().enumerate() {
                 let node = (first + at) as u32;
                 pace.count_steps(1 + back.degree(node))?;
-                let mut sum = 0.0;
-                for (source, weight) in back.weighted(node) {
-                    let total = weights[source as usize];
-                    if total > 0.0 {
-                        sum += scores[source as usize] * weight / total;
-                    }
-                }
+                let sum = received(back, node, &scores, &weights);
                 *score = again * start.of(node) + settings.damping * sum;
                 change += (*score - scores[first + at]).abs();
             }
@@ -117,9 +133,7 @@ pub fn page_ranks<S: StopCheck>(
             own[*source as usize] = 1.0 - settings.damping;
         }
     }
-    let weights: Vec<f64> = (0..count as u32)
-        .map(|node| rows.weighted(node).map(|(_, weight)| weight).sum())
-        .collect();
+    let weights = outgoing_weights(rows, steps, work)?;
     let mut ranks = NodeRanks {
         scores: own.clone(),
         iterations: settings.iterations.min(1),
@@ -133,13 +147,7 @@ pub fn page_ranks<S: StopCheck>(
             for (at, score) in part.iter_mut().enumerate() {
                 let node = (first + at) as u32;
                 pace.count_steps(1 + back.degree(node))?;
-                let mut sum = 0.0;
-                for (source, weight) in back.weighted(node) {
-                    let total = weights[source as usize];
-                    if total > 0.0 {
-                        sum += scores[source as usize] * weight / total;
-                    }
-                }
+                let sum = received(back, node, scores, &weights);
                 *score = own[first + at] + settings.damping * sum;
                 most = most.max((*score - scores[first + at]).abs());
             }

@@ -202,7 +202,7 @@ fn replicas_have_the_database_alone() {
     folder.good(&["replica", "add", "other", "db"]);
     folder.good(&["query", "db", "CREATE (:N)"]);
     folder.good(&["sync", "once", "db", "--quiet"]);
-    // It is stored as a shared one, and opened exclusively: others are told so.
+    // It is stored as a shared one, and opened exclusively: the error for others says so.
     let db = isomer_db::Database::open(folder.path("db")).expect("opened");
     let refused = folder.bad(&["query", "db", "RETURN 1"]);
     assert!(
@@ -221,7 +221,7 @@ fn replicas_have_the_database_alone() {
     );
 }
 
-/// Other work goes on while others have the database open.
+/// Other work continues while others have the database open.
 #[test]
 fn compaction_restores_and_indexes_work_beside_others() {
     let folder = Folder::new();

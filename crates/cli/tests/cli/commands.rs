@@ -55,7 +55,7 @@ fn wrong_usage_is_exit_code_2_and_errors_are_1() {
     }
 }
 
-/// A file is no database: the error names it, not something below it.
+/// If the path is a file, the error names the file, not something below it.
 #[test]
 fn a_file_is_no_database() {
     let folder = Folder::new();

@@ -1,6 +1,6 @@
 //! Having a shared database alone for a while: other processes wait to open it, or are refused.
 //!
-//! The process needs the maintenance lease first, so that of two that try at the same time one goes on. Then it makes
+//! The process needs the maintenance lease first, so that of two that try at the same time one continues. Then it makes
 //! its lock of the database exclusive, which succeeds if no other process has it open, also to read.
 
 use std::{

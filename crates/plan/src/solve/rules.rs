@@ -18,7 +18,7 @@ pub(crate) fn separate_volatile(steps: Vec<LogicalStep>) -> Vec<LogicalStep> {
     let mut done = Vec::with_capacity(steps.len());
     for mut step in steps {
         let mut volatile = Vec::new();
-        // The pattern of an OPTIONAL MATCH is planned as a chain of its own.
+        // The pattern of an OPTIONAL MATCH is planned as a separate chain.
         if let LogicalStep::Match {
             graph,
             optional: false,

@@ -326,7 +326,8 @@ impl Appending {
         }
         let number = self.page.request_sync();
         let mut gathering = Gathering::default();
-        // A thread that syncs at once does not listen: the release of the lock would wake nobody with a system call.
+        // A thread that syncs at once does not listen: the release of the lock would make a system call and wake no
+        // thread.
         if gathering.time(&self.page, number).is_zero() && self.try_lead(upto)? {
             return Ok(());
         }

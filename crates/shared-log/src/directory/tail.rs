@@ -24,7 +24,7 @@ const MAX_COPIED_BYTES: u64 = 4 << 10;
 /// A larger frame is not copied to become one write, and makes the file only as long as it is: a sync would write more
 /// zeros than records.
 const MAX_JOINED_BYTES: u64 = 64 << 10;
-/// So many frames after a sync are written with calls, which together cost as much as the longer sync.
+/// The number of frames after a sync that are written with calls, which together cost as much as the longer sync.
 const CALLS_AFTER_SYNC: u64 = 64;
 /// The most that is mapped at once.
 const MAX_PART_BYTES: u64 = 1 << 20;

@@ -280,7 +280,7 @@ impl Maker {
                 if a == b || self.friends[a].contains(&b) {
                     continue;
                 }
-                // Some people know nobody.
+                // Some people know no one.
                 if a % 29 == 3 || b % 29 == 3 {
                     continue;
                 }
