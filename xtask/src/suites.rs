@@ -31,7 +31,7 @@ pub struct Suite {
     pub parts: &'static [Part],
 }
 
-/// The runs that include a suite; `--suite` includes it in any.
+/// The runs that include a suite, or a part of one; `--suite` includes it in any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Every run.
@@ -52,6 +52,8 @@ pub struct Part {
     pub starts_isomer: bool,
     /// It starts after the part before it, unless that one failed.
     pub follows: bool,
+    /// The runs of the suite that include it.
+    pub when: When,
     /// What it, or each of its programs, takes; a long program is split (see [`crate::portions`]).
     pub cost: Cost,
     /// What runs.
@@ -64,6 +66,7 @@ impl Part {
         builds: &[],
         starts_isomer: false,
         follows: false,
+        when: When::Always,
         cost: Cost::USUAL,
         work: Work::Once(|_| Ok(Tally::default())),
     };
@@ -337,7 +340,7 @@ pub const SUITES: &[Suite] = &[
         name: "crash",
         about: "kill -9 in the middle of commits and imports",
         needs: &[CC],
-        when: When::Always,
+        when: When::NotQuick,
         parts: &[Part::programs(
             &[Build::Tests],
             |program| own(program, "crash"),
@@ -475,6 +478,8 @@ pub const SUITES: &[Suite] = &[
             Part {
                 name: "pages",
                 starts_isomer: true,
+                // Five minutes, most of which are the browser's.
+                when: When::NotQuick,
                 ..Part::once(console::pages, 150.0)
             },
         ],

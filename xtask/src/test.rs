@@ -52,6 +52,12 @@ pub struct Options {
     list: bool,
 }
 
+impl Options {
+    fn names(&self, suite: &str) -> bool {
+        self.suites.iter().any(|name| name == suite)
+    }
+}
+
 /// Runs the selected suites; returns whether none failed.
 pub fn run(options: &Options) -> Result<bool> {
     if options.list {
@@ -159,15 +165,16 @@ const FILL_PERCENT: u32 = 150;
 impl<'a> Run<'a> {
     fn new(options: &'a Options, logs: PathBuf) -> Result<Self> {
         let mut total = Total::default();
-        let suites = select_suites(options, &mut total.notes)?
+        let suites: Vec<State> = select_suites(options, &mut total.notes)?
             .into_iter()
             .map(|suite| State {
                 suite,
                 tally: Tally::default(),
                 row: Row::new(suite.name),
                 is_ready: false,
-                parts: vec![Progress::Waiting; suite.parts.len()],
-            });
+                parts: select_parts(options, suite, &mut total.notes),
+            })
+            .collect();
         let cores = options
             .jobs
             .unwrap_or_else(|| workspace::core_count() as u32);
@@ -177,7 +184,7 @@ impl<'a> Run<'a> {
         };
         Ok(Self {
             options,
-            suites: suites.collect(),
+            suites,
             builds: BTreeMap::new(),
             pool: Pool::new(Limits {
                 cores_percent: cores * FILL_PERCENT,
@@ -612,20 +619,36 @@ fn select_suites(options: &Options, notes: &mut Vec<String>) -> Result<Vec<&'sta
     }
     let mut chosen = Vec::new();
     for suite in SUITES {
-        let left_out = match suite.when {
-            When::NotQuick if options.quick => Some("skipped by --quick"),
-            When::Full if !options.full => Some("only with --full"),
-            _ => None,
-        };
-        let is_named = options.suites.iter().any(|name| name == suite.name);
-        match left_out {
-            _ if is_named => chosen.push(suite),
-            _ if !options.suites.is_empty() => {}
+        match left_out(options, suite.when) {
             Some(why) => notes.push(format!("{why}: {}", suite.name)),
-            None => chosen.push(suite),
+            None if options.suites.is_empty() || options.names(suite.name) => chosen.push(suite),
+            None => {}
         }
     }
     Ok(chosen)
+}
+
+/// The parts of a suite, those that this run does not include as ended.
+fn select_parts(options: &Options, suite: &Suite, notes: &mut Vec<String>) -> Vec<Progress> {
+    let parts = suite.parts.iter();
+    let progress = parts.map(|part| match left_out(options, part.when) {
+        Some(why) => {
+            notes.push(format!("{why}: {} {}", suite.name, part.name));
+            Progress::Ended
+        }
+        None => Progress::Waiting,
+    });
+    progress.collect()
+}
+
+/// Why this run does not include a suite or a part of it, unless it does or `--suite` names others.
+fn left_out(options: &Options, when: When) -> Option<&'static str> {
+    match when {
+        _ if !options.suites.is_empty() => None,
+        When::NotQuick if options.quick => Some("skipped by --quick"),
+        When::Full if !options.full => Some("only with --full"),
+        _ => None,
+    }
 }
 
 fn show_failure(tally: &Tally, report: &Report) {

@@ -431,7 +431,7 @@ fn one_damage(files: &mut Files, history: &History, random: &mut Random, damage:
 }
 
 fn files_of_several_states_give_no_wrong_answer(sharing: &LogSharing) -> Outcome {
-    let trials = if is_quick() { 200 } else { 1_000 };
+    let trials = if is_quick() { 60 } else { 1_000 };
     let folder = tempfile::tempdir()?;
     let key = MasterKey::generate().map_err(|error| anyhow::anyhow!("{error}"))?;
     let form = |key| Form {
@@ -620,7 +620,7 @@ fn copy_hot(from: &Path, to: &Path, order: Order, random: &mut Random) -> Result
 }
 
 fn a_copy_made_while_it_is_written_is_whole_or_refused(sharing: &LogSharing) -> Outcome {
-    let copies = if is_quick() { 40 } else { 200 };
+    let copies = if is_quick() { 20 } else { 200 };
     let mut random = Random::new(seed());
     let mut whole = 0;
     for _ in 0..copies / COPIES_PER_DATABASE {
