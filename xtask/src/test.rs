@@ -156,6 +156,8 @@ struct Total {
     failed: u64,
     skipped: u64,
     failures: Vec<String>,
+    /// What the failed tests said.
+    said: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -686,6 +688,7 @@ impl Total {
                 .iter()
                 .map(|name| format!("{}: {name}", suite.name)),
         );
+        self.said.extend(tally.said.iter().cloned());
         for (name, missing) in &tally.skips {
             self.skip(&format!("{}: {name}", suite.name), missing, strict);
         }
@@ -709,6 +712,10 @@ impl Total {
         }
         for note in &self.notes {
             println!("{note}");
+        }
+        // Again: of a long output often only the end is kept.
+        for line in &self.said {
+            println!("  {line}");
         }
         for failure in &self.failures {
             println!("failed: {failure}");

@@ -2,6 +2,7 @@
 //! format of `cargo test`, so that tools parse one format.
 
 use std::{
+    any::Any,
     io::Write,
     panic::{AssertUnwindSafe, catch_unwind},
     process::ExitCode,
@@ -97,7 +98,7 @@ impl Harness {
             .collect();
         let filtered = all - chosen.len();
         println!("\nrunning {} tests", chosen.len());
-        let (mut passed, mut failed, mut skipped) = (0, Vec::new(), 0);
+        let (mut passed, mut failed, mut skipped) = (0, Vec::<(String, String)>::new(), 0);
         for (name, body) in chosen {
             let begun = Instant::now();
             let outcome = catch_unwind(AssertUnwindSafe(body));
@@ -116,18 +117,23 @@ impl Harness {
                 Ok(Err(error)) => {
                     println!("{name}: {error:#}");
                     println!("test {name} ... FAILED{time}");
-                    failed.push(name);
+                    failed.push((name, format!("{error:#}")));
                 }
-                Err(_) => {
+                Err(panic) => {
                     println!("test {name} ... FAILED{time}"); // the panic's own message is on standard error
-                    failed.push(name);
+                    failed.push((name, panic_message(&*panic)));
                 }
             }
             std::io::stdout().flush().ok();
         }
         if !failed.is_empty() {
-            println!("\nfailures:");
-            failed.iter().for_each(|name| println!("    {name}"));
+            // As `cargo test` does: `cargo xtask test` repeats these sections at its end.
+            println!("\nfailures:\n");
+            for (name, message) in &failed {
+                println!("---- {name} stdout ----\n{message}\n");
+            }
+            println!("failures:");
+            failed.iter().for_each(|(name, _)| println!("    {name}"));
         }
         let word = if failed.is_empty() { "ok" } else { "FAILED" };
         println!(
@@ -141,6 +147,13 @@ impl Harness {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What a panic said.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("it panicked: {}", text.unwrap_or("without a message"))
 }
 
 /// Whether to reduce randomised and repeated work (`cargo xtask test --quick`).
