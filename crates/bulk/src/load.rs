@@ -1,10 +1,9 @@
 //! What is loaded, the options and the progress of a load, and its second phase.
 
-use std::{io, sync::Arc};
+use std::{io, ops::ControlFlow, sync::Arc};
 
 use isomer_data::{
     Change, ChangeSet, DataError, DataStore, Ingest, LoadSinks, Loading, RecordScope, SpillFolder,
-    Verdict,
 };
 use isomer_layout::graph::state::KEY;
 use isomer_storage::{MemoryKind, Reservation, StorageError, Version};
@@ -95,17 +94,17 @@ pub enum BulkPhase {
 
 /// Receives the progress of a load, and the rows that it refuses.
 pub trait BulkWatch {
-    /// A row that cannot be loaded: bad key, duplicate key, missing end, broken constraint. `Stop` makes `error` the
-    /// result of the load.
-    fn rejected(&mut self, row: u64, error: &DataError) -> Verdict {
+    /// A row that cannot be loaded: bad key, duplicate key, missing end, broken constraint. `Continue` leaves it out,
+    /// `Break` makes `error` the result of the load.
+    fn rejected(&mut self, row: u64, error: &DataError) -> ControlFlow<()> {
         let _ = (row, error);
-        Verdict::Stop
+        ControlFlow::Break(())
     }
 
-    /// Called every few thousand rows or pairs. `Stop` cancels the load.
-    fn progress(&mut self, phase: BulkPhase, done: u64, total: Option<u64>) -> Verdict {
+    /// Called every few thousand rows or pairs. `Break` cancels the load; nothing of it is kept.
+    fn progress(&mut self, phase: BulkPhase, done: u64, total: Option<u64>) -> ControlFlow<()> {
         let _ = (phase, done, total);
-        Verdict::Continue
+        ControlFlow::Continue(())
     }
 }
 
@@ -214,8 +213,9 @@ pub(crate) fn write_pairs(
         let mut watched = pairs.map(|pair| {
             done += 1;
             if done % REPORT_EVERY == 0
-                && watch.progress(BulkPhase::Writing, done, Some(load.pairs_at_least))
-                    == Verdict::Stop
+                && watch
+                    .progress(BulkPhase::Writing, done, Some(load.pairs_at_least))
+                    .is_break()
             {
                 cancelled = true;
                 return Err(StorageError::Invalid("the load was cancelled".into()));

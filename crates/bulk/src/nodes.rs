@@ -8,7 +8,7 @@ use std::{
 
 use isomer_data::{
     Access, DataError, DataStore, GraphRead, Ingest, LoadSinks, Loading, SpillFolder, Transaction,
-    Verdict, after_prefix,
+    after_prefix,
 };
 use isomer_layout::{
     graph::{
@@ -177,7 +177,7 @@ impl Reading<'_> {
         let mut numbers = Vec::new();
         for refused in std::mem::replace(&mut self.uniques, none).finish()? {
             let error = self.repeated(&refused);
-            if watch.rejected(refused.row, &error) == Verdict::Stop {
+            if watch.rejected(refused.row, &error).is_break() {
                 return Err(error);
             }
             numbers.push(refused.number);

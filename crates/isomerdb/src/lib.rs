@@ -57,8 +57,8 @@ pub use isomer_db::{
     RelationshipContent, ReplicaId, RestorePoint, RestoreTask, Restored, Result, Row, RowCursor,
     RowStream, SchemaClash, SchemaError, Sharing, SharingProcess, StatementClass, Statistics,
     TransactionRows, TypeId, TypedBucket, TypedPairs, Update, UrlAnswer, UrlClient, Value,
-    ValueError, Verdict, Version, Watch, Watched, Watcher, WriteTransaction, from_value, jiff,
-    json, params, temporal, to_map, to_value,
+    ValueError, Version, Watch, WatchGuard, WatchScope, WriteTransaction, from_value, jiff, json,
+    params, temporal, to_map, to_value,
 };
 #[cfg(feature = "files")]
 #[doc(inline)]
