@@ -244,7 +244,7 @@ pub struct Tree {
     /// The key range that a compaction is reading: new tables in it may only be put on top.
     flight: Mutex<Option<KeyBounds>>,
     /// Bytes of tables that compactions, and flushes, have written since opening. For statistics only.
-    pub(crate) merged_bytes: AtomicU64,
+    pub(crate) compacted_bytes: AtomicU64,
     pub(crate) flushed_bytes: AtomicU64,
     doomed: Mutex<Vec<Doomed>>,
     stop: AtomicBool,
@@ -343,7 +343,7 @@ impl Tree {
             }),
             compacting: Mutex::new(()),
             flight: Mutex::new(None),
-            merged_bytes: AtomicU64::new(0),
+            compacted_bytes: AtomicU64::new(0),
             flushed_bytes: AtomicU64::new(0),
             doomed: Mutex::default(),
             stop: AtomicBool::new(false),

@@ -185,7 +185,7 @@ fn declarations() -> Result<Vec<(String, Declared)>> {
 }
 
 /// The crate of a file of product code; none for tests and everything else.
-fn product_crate(file: &Path) -> Option<String> {
+pub(super) fn product_crate(file: &Path) -> Option<String> {
     let parts: Vec<&str> = file.iter().filter_map(|part| part.to_str()).collect();
     let ["crates", name, "src", inner @ ..] = parts.as_slice() else {
         return None;

@@ -715,12 +715,12 @@ const ENGINE_METRICS: [(&str, &str, &str); 15] = [
         "Sorted runs; a read may search each of them",
     ),
     (
-        "merge_backlog_bytes",
+        "compaction_backlog_bytes",
         "compaction_backlog_bytes",
         "Bytes of runs that wait for a compaction or are in one",
     ),
     (
-        "merged_bytes",
+        "compacted_bytes",
         "compaction_written_bytes_total",
         "Bytes of tables written by compactions",
     ),
