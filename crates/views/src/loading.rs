@@ -18,8 +18,8 @@ use crate::{
     column::{ColumnWriter, cell_of},
     id::small,
     members::stored::store_set,
-    segment::{Head, NewFile, SegmentError, malformed},
     side::AdjacencySide,
+    view_file::{Head, NewFile, ViewFileError, malformed},
     worker::Job,
 };
 
@@ -344,7 +344,7 @@ impl Views {
     }
 
     /// A file whose version becomes known when it is finished.
-    fn new_file(&self, kind: &ViewKind, era: EraId) -> Result<NewFile, SegmentError> {
+    fn new_file(&self, kind: &ViewKind, era: EraId) -> Result<NewFile, ViewFileError> {
         let Some(keeping) = &self.keeping else {
             return Err(malformed());
         };

@@ -14,8 +14,8 @@ use crate::{
     Owner, ViewError, ViewKind, Views, adjacency,
     build::{ALWAYS, Effort, ShouldContinue},
     column, members,
-    segment::Stored,
     slot::{Base, Generation, Slot},
+    view_file::Stored,
     worker::Job,
 };
 
