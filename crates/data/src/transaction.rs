@@ -175,10 +175,15 @@ impl Transaction {
         let catalog = store.shared().schema.catalog_at(state.read())?;
         let mut footprint = Footprint::new(writes, store.options().footprint_limit);
         footprint.read_schema();
-        Ok(Self::made(store, catalog, state, footprint))
+        Ok(Self::from_parts(store, catalog, state, footprint))
     }
 
-    fn made(store: DataStore, catalog: Arc<Catalog>, state: State, footprint: Footprint) -> Self {
+    fn from_parts(
+        store: DataStore,
+        catalog: Arc<Catalog>,
+        state: State,
+        footprint: Footprint,
+    ) -> Self {
         let max_bytes = store.engine().capabilities().max_transaction_bytes;
         Self {
             max_bytes,
@@ -214,7 +219,7 @@ impl Transaction {
         Some(Self {
             now: self.now.clone(),
             buckets: self.buckets.fork(),
-            ..Self::made(self.store.clone(), self.catalog.clone(), state, footprint)
+            ..Self::from_parts(self.store.clone(), self.catalog.clone(), state, footprint)
         })
     }
 

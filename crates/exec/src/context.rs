@@ -52,7 +52,7 @@ pub(crate) struct Run {
     pub(crate) deleted: Deleted,
     pub(crate) threads: Threads,
     numbers: NameNumbers,
-    surroundings: Surroundings,
+    external: ExternalInputs,
     /// State of the random number generator.
     random: Cell<u64>,
 }
@@ -166,7 +166,7 @@ type LastIds = (Arc<Vec<Value>>, Element, Value);
 
 /// External inputs: one clock and one seed per execution.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct ExternalInputs {
     pub(crate) statement_time: jiff::Timestamp,
     pub(crate) transaction_time: jiff::Timestamp,
     pub(crate) time_zone: jiff::tz::TimeZone,
@@ -179,7 +179,7 @@ impl Run {
         parameters: Vec<Value>,
         watch: Watch,
         registry: Arc<Registry>,
-        surroundings: Surroundings,
+        external: ExternalInputs,
         catalog: &Catalog,
     ) -> Self {
         Self {
@@ -196,8 +196,8 @@ impl Run {
             caches: Caches::default(),
             deleted: Deleted::default(),
             threads: Threads::default(),
-            random: Cell::new(surroundings.seed),
-            surroundings,
+            random: Cell::new(external.seed),
+            external,
         }
     }
 }
@@ -326,9 +326,9 @@ impl Run {
         transaction: &Transaction,
         morsels: Arc<Morsels>,
     ) -> Self {
-        let surroundings = Surroundings {
+        let external = ExternalInputs {
             seed: self.random.get().rotate_left(32) ^ number,
-            ..self.surroundings.clone()
+            ..self.external.clone()
         };
         let watch = self.watch.fork(transaction.store().memory());
         let mut run = Self::new(
@@ -336,7 +336,7 @@ impl Run {
             self.parameters.clone(),
             watch,
             self.registry.clone(),
-            surroundings,
+            external,
             transaction.names(),
         );
         run.threads.morsels = Some(morsels);
@@ -353,16 +353,16 @@ impl Run {
 
     /// The state of a part of this statement that runs in a separate `transaction`.
     pub(crate) fn for_transaction(&self, transaction: &Transaction, number: u64) -> Self {
-        let surroundings = Surroundings {
+        let external = ExternalInputs {
             seed: self.random.get().rotate_left(32) ^ number,
-            ..self.surroundings.clone()
+            ..self.external.clone()
         };
         let mut run = Self::new(
             self.plan.clone(),
             self.parameters.clone(),
             self.watch.fork(transaction.store().memory()),
             self.registry.clone(),
-            surroundings,
+            external,
             transaction.names(),
         );
         run.host = HostAccess {
@@ -537,11 +537,11 @@ impl Environment for Cx<'_> {
     }
 
     fn statement_time(&self) -> jiff::Timestamp {
-        self.run.surroundings.statement_time
+        self.run.external.statement_time
     }
 
     fn transaction_time(&self) -> jiff::Timestamp {
-        self.run.surroundings.transaction_time
+        self.run.external.transaction_time
     }
 
     fn real_time(&self) -> jiff::Timestamp {
@@ -549,7 +549,7 @@ impl Environment for Cx<'_> {
     }
 
     fn time_zone(&self) -> jiff::tz::TimeZone {
-        self.run.surroundings.time_zone.clone()
+        self.run.external.time_zone.clone()
     }
 
     /// SplitMix64 (Steele, Lea, Flood 2014).

@@ -15,7 +15,7 @@ use isomer_views::Views;
 
 use crate::{
     chunk::Chunk,
-    context::{Cx, Run, Surroundings, write_error},
+    context::{Cx, ExternalInputs, Run, write_error},
     download::CsvUrls,
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
@@ -167,7 +167,7 @@ impl Execution {
             })
             .collect::<Result<Vec<_>>>()?;
         let statement_time = jiff::Timestamp::now();
-        let surroundings = Surroundings {
+        let external = ExternalInputs {
             statement_time,
             transaction_time: options.transaction_time.unwrap_or(statement_time),
             time_zone: options.time_zone.clone(),
@@ -200,7 +200,7 @@ impl Execution {
             values,
             watch,
             options.registry.clone(),
-            surroundings,
+            external,
             &transaction.catalog(),
         );
         run.host.running = options.running.clone();

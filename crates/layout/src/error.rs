@@ -274,7 +274,7 @@ impl DataError {
     }
 
     /// Whether the operation needs the database alone, and other processes have it open.
-    pub fn is_needs_alone(&self) -> bool {
+    pub fn requires_exclusive_use(&self) -> bool {
         matches!(self, Self::Storage(StorageError::NeedsAlone { .. }))
     }
 

@@ -92,7 +92,7 @@ pub fn greeting(store: &DataStore) -> Result<Vec<u8>, DataError> {
     let own = own.ok_or_else(|| DataError::Internal("this replica has no name".into()))?;
     push_id(&mut content, page.replica(own)?.0.into());
     page.push(tag::SENDER, &content);
-    for (id, seen) in members::members_heard(store) {
+    for (id, seen) in members::acknowledged_vectors(store) {
         // Under any of its names.
         let Some(name) = own_replica(store).number_of(&id) else {
             continue;
@@ -336,7 +336,7 @@ fn apply_items(
                     )));
                 }
                 if here.reach(replica) < upto {
-                    apply::merging(store, |tx| apply::put_reached(tx, replica, upto))?;
+                    apply::merging(store, |tx| apply::store_applied_number(tx, replica, upto))?;
                     here.advance(replica, upto);
                 }
             }
@@ -373,7 +373,7 @@ pub fn give_up_unknown(store: &DataStore) -> Result<(), DataError> {
         let unknown = here.exceptions(replica).iter().copied().chain(beyond);
         let unknown = unknown.take_while(|number| members::nobody_has(store, replica, *number));
         if let Some(upto) = unknown.last() {
-            apply::merging(store, |tx| apply::put_reached(tx, replica, upto))?;
+            apply::merging(store, |tx| apply::store_applied_number(tx, replica, upto))?;
         }
     }
     Ok(())
@@ -485,12 +485,12 @@ impl Origin {
         }
         let Some(entry) = self.ahead.last() else {
             self.is_done = true;
-            self.push_reached(self.upto, page, theirs)?;
+            self.push_applied_number(self.upto, page, theirs)?;
             return Ok(true);
         };
         if self.sent + 1 < entry.number {
             // Others may have seen that these were given up.
-            self.push_reached(entry.number - 1, page, theirs)?;
+            self.push_applied_number(entry.number - 1, page, theirs)?;
             return Ok(true);
         }
         if !theirs.includes(&entry.seen_elsewhere()) {
@@ -505,7 +505,7 @@ impl Origin {
     }
 
     /// All numbers up to this one that were not sent were given up.
-    fn push_reached(
+    fn push_applied_number(
         &mut self,
         upto: u64,
         page: &mut Outgoing<'_>,

@@ -29,14 +29,14 @@ pub(crate) struct Member {
     pub(crate) reported: Option<Vector>,
     /// Whether a part of its report is not on disk.
     pub(crate) is_news: bool,
-    pub(crate) waited: Option<Waited>,
+    pub(crate) waited: Option<MissingTransactions>,
     /// Whether the log is trimmed without it.
     pub(crate) is_away: bool,
 }
 
 /// Transactions that a member lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Waited {
+pub(crate) struct MissingTransactions {
     /// When it was checked last, and the stored value of that.
     pub(crate) looked_ms: u64,
     pub(crate) noted_ms: Option<u64>,
@@ -84,7 +84,7 @@ impl Member {
         if flags & 12 > 0 {
             let looked_ms = take_id(bytes)?;
             let for_ms = if flags & 8 > 0 { take_id(bytes)? } else { 0 };
-            member.waited = Some(Waited {
+            member.waited = Some(MissingTransactions {
                 looked_ms,
                 noted_ms: Some(looked_ms),
                 for_ms,
@@ -96,7 +96,7 @@ impl Member {
 
     /// Decides whether it is away, from the state of this database, the time and the retention time (0: for ever).
     /// Returns whether that must be stored.
-    pub(crate) fn judge(&mut self, here: &Vector, now_ms: u64, retention_ms: u64) -> bool {
+    pub(crate) fn update_absence(&mut self, here: &Vector, now_ms: u64, retention_ms: u64) -> bool {
         let noted = |member: &Self| member.waited.as_ref().and_then(|waited| waited.noted_ms);
         let before = (self.is_away, noted(self));
         let lacks = self.waited.as_ref().map(|waited| &waited.lacks);
@@ -104,7 +104,7 @@ impl Member {
             self.waited = None;
         }
         if retention_ms > 0 && self.waited.is_none() && !self.acked.includes(here) {
-            self.waited = Some(Waited {
+            self.waited = Some(MissingTransactions {
                 looked_ms: now_ms,
                 noted_ms: None,
                 for_ms: 0,

@@ -210,7 +210,7 @@ pub(crate) fn reported_upto(store: &DataStore, replica: ReplicaNo) -> u64 {
 }
 
 /// The known vectors of all members.
-pub(crate) fn members_heard(store: &DataStore) -> Vec<([u8; 16], Vector)> {
+pub(crate) fn acknowledged_vectors(store: &DataStore) -> Vec<([u8; 16], Vector)> {
     let members = replication_of(store).members.lock();
     let heard = members.iter().filter(|(_, member)| !member.is_evicted);
     heard
@@ -274,7 +274,7 @@ pub fn trim_log(store: &DataStore) -> Result<(), DataError> {
                 member.usable = member.acked.clone();
             }
             stable = intersect(&stable, &member.usable);
-            if member.judge(&here, now_ms, retention_ms) {
+            if member.update_absence(&here, now_ms, retention_ms) {
                 judged.push((keyspace::replica_member(id), member.encode()));
             }
             if !member.is_away {

@@ -356,7 +356,7 @@ impl Views {
     }
 
     /// The paths whose columns were requested before, and those that an index or the key makes likely.
-    fn wanted(&self, owner: Owner, catalog: &Catalog) -> Vec<Arc<[PropId]>> {
+    fn columns_to_build(&self, owner: Owner, catalog: &Catalog) -> Vec<Arc<[PropId]>> {
         let registry = self.registry.read();
         let asked = registry.columns.get(&owner);
         let mut wanted: Vec<Arc<[PropId]>> = asked
@@ -416,7 +416,7 @@ impl Columns {
             return Ok(());
         };
         let records = std::mem::take(records);
-        let mut paths = views.wanted(self.owner, &self.catalog);
+        let mut paths = views.columns_to_build(self.owner, &self.catalog);
         paths.extend(self.numbers(&records)?);
         let mut columns: Vec<OneColumn> = Vec::new();
         for path in paths {

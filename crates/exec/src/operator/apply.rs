@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The left input in batches, and the right side run for each.
-struct Lanes {
+struct OuterBatches {
     op_ref: OperatorRef,
     input: Child,
     right: Child,
@@ -28,7 +28,7 @@ struct Lanes {
     piece: Option<Chunk>,
 }
 
-impl Lanes {
+impl OuterBatches {
     fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
         // One per operator, as applies nest: the column of an outer one passes through
         // the right side of an inner one.
@@ -130,11 +130,11 @@ impl Lanes {
 }
 
 /// The rows of the right side.
-pub(super) struct Apply(Lanes);
+pub(super) struct Apply(OuterBatches);
 
 impl Apply {
     pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
-        Self(Lanes::new(op_ref, input, right))
+        Self(OuterBatches::new(op_ref, input, right))
     }
 }
 
@@ -165,7 +165,7 @@ impl Operate for Apply {
 
 /// The rows of the right side, and once each the rows for which it returns none.
 pub(super) struct OptionalApply {
-    lanes: Lanes,
+    batches: OuterBatches,
     /// The first row of the batch that was not returned yet.
     next: u32,
 }
@@ -173,61 +173,61 @@ pub(super) struct OptionalApply {
 impl OptionalApply {
     pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
         Self {
-            lanes: Lanes::new(op_ref, input, right),
+            batches: OuterBatches::new(op_ref, input, right),
             next: 0,
         }
     }
 
     /// The rows `rows` of the batch, with nulls in the slots that the right side would have bound.
     fn unmatched(&self, rows: &[u32], nulls: &[SlotId]) -> Result<Chunk> {
-        let mut chunk = self.lanes.piece()?.gather(rows);
-        chunk.take(self.lanes.ordinal);
+        let mut chunk = self.batches.piece()?.gather(rows);
+        chunk.take(self.batches.ordinal);
         for slot in nulls {
             chunk.set(*slot, Column::Const(Value::Null));
         }
-        self.lanes.op_ref.prune(&mut chunk);
+        self.batches.op_ref.prune(&mut chunk);
         Ok(chunk)
     }
 }
 
 impl Operate for OptionalApply {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let op_ref = self.lanes.op_ref.clone();
+        let op_ref = self.batches.op_ref.clone();
         let Op::OptionalApply { nulls, .. } = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
         loop {
-            if self.lanes.piece.is_some() {
-                if let Some((chunk, numbers)) = self.lanes.right_rows(cx)? {
+            if self.batches.piece.is_some() {
+                if let Some((chunk, numbers)) = self.batches.right_rows(cx)? {
                     return self.with_gaps(chunk, &numbers, nulls).map(Some);
                 }
-                self.lanes.right.close(cx);
+                self.batches.right.close(cx);
                 // The right side has ended: no row behind the last match has one.
-                let rest: Vec<u32> = (self.next..self.lanes.piece()?.len() as u32).collect();
+                let rest: Vec<u32> = (self.next..self.batches.piece()?.len() as u32).collect();
                 let chunk = if rest.is_empty() {
                     None
                 } else {
                     Some(self.unmatched(&rest, nulls)?)
                 };
-                self.lanes.piece = None;
+                self.batches.piece = None;
                 if chunk.is_some() {
                     return Ok(chunk);
                 }
             }
             self.next = 0;
-            if !self.lanes.next_piece(cx)? {
+            if !self.batches.next_piece(cx)? {
                 return Ok(None);
             }
         }
     }
 
     fn open(&mut self, argument: &Argument) {
-        self.lanes.open(argument);
+        self.batches.open(argument);
         self.next = 0;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
-        self.lanes.close(cx);
+        self.batches.close(cx);
     }
 }
 
@@ -256,11 +256,11 @@ impl OptionalApply {
 }
 
 /// The rows for which the right side returns a row, or returns none.
-pub(super) struct SemiApply(Lanes);
+pub(super) struct SemiApply(OuterBatches);
 
 impl SemiApply {
     pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
-        Self(Lanes::new(op_ref, input, right))
+        Self(OuterBatches::new(op_ref, input, right))
     }
 }
 
@@ -311,11 +311,11 @@ impl Operate for SemiApply {
 }
 
 /// The number of rows that the right side returns for each row.
-pub(super) struct CountApply(Lanes);
+pub(super) struct CountApply(OuterBatches);
 
 impl CountApply {
     pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
-        Self(Lanes::new(op_ref, input, right))
+        Self(OuterBatches::new(op_ref, input, right))
     }
 }
 

@@ -130,7 +130,7 @@ impl Operate for ProcedureCall {
                 .registry
                 .procedure(&signature.name)
                 .cloned()
-                .ok_or_else(|| procedure::gone(&signature.name))?;
+                .ok_or_else(|| procedure::procedure_not_found(&signature.name))?;
             let mut gathered = Gathered::new(&call.yields);
             let mut sink = |row: Vec<Value>, watch: &mut Watch| gathered.add(&row, watch);
             let run = &mut *cx.run;

@@ -237,7 +237,7 @@ impl std::fmt::Debug for Registry {
 }
 
 /// The error for a procedure that existed when the query was planned and was removed since.
-pub(crate) fn gone(name: &str) -> ExecError {
+pub(crate) fn procedure_not_found(name: &str) -> ExecError {
     ExecError::raised(
         ErrorClass::ProcedureError,
         "ProcedureNotFound",

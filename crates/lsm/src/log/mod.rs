@@ -65,7 +65,7 @@ pub use self::{
     export::SegmentExport,
     record::{Change, Content, Record, Write},
     recover::{Flushed, Replayed},
-    segment::departs,
+    segment::has_other_history,
 };
 use self::{
     reader::{ReadOutcome, Reader},

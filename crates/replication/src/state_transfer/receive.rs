@@ -298,7 +298,7 @@ impl StateTransfer {
             end_state_transfer(store)?;
         }
         // Later local writes get later times than all that was received.
-        ahead::reach_time(store, map.latest());
+        ahead::advance_time(store, map.latest());
         if is_last {
             // An interrupted state transfer starts again: its record is on disk.
             store.engine().sync()?;

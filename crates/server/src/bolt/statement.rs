@@ -219,8 +219,8 @@ impl Statement {
     }
 
     /// The client's notification filter.
-    pub(super) fn wanted(&self) -> &NotificationFilter {
-        &self.wanted
+    pub(super) fn notification_filter(&self) -> &NotificationFilter {
+        &self.notification_filter
     }
 
     /// Its text.

@@ -185,7 +185,11 @@ fn steps(
     Ok(steps)
 }
 
-fn reached(procedure: &str, args: &[Value], call: &mut CallContext<'_>) -> Result<Vec<NodeId>> {
+fn reachable_nodes(
+    procedure: &str,
+    args: &[Value],
+    call: &mut CallContext<'_>,
+) -> Result<Vec<NodeId>> {
     let config = args
         .get(1)
         .and_then(Value::as_map)

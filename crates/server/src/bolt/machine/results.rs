@@ -338,7 +338,11 @@ impl Machine {
         {
             entries.push((if profiled { "profile" } else { "plan" }, plan));
         }
-        let (notices, text, wanted) = (statement.notices(), statement.text(), statement.wanted());
+        let (notices, text, wanted) = (
+            statement.notices(),
+            statement.text(),
+            statement.notification_filter(),
+        );
         if self.version >= Version::new(5, 6) {
             let rows = statement.rows() > 0;
             let statuses = summary::statuses(&notices, text, wanted, has_columns, rows);
