@@ -90,7 +90,7 @@ impl Search {
 
     /// Follows a relationship from a node of the level before.
     #[inline]
-    fn step(&mut self, node: u32, to: u32) {
+    fn extend_trail(&mut self, node: u32, to: u32) {
         if self.marks.insert(to) {
             let branch = if node == self.start {
                 to

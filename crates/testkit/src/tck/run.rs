@@ -74,7 +74,7 @@ impl Run {
         })
     }
 
-    fn step(&mut self, step: &Step, graphs: Option<&Path>) -> Result<(), Outcome> {
+    fn run_step(&mut self, step: &Step, graphs: Option<&Path>) -> Result<(), Outcome> {
         let text = step.text.trim_end_matches(':').trim();
         let query = || {
             step.docstring
