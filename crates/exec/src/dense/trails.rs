@@ -38,7 +38,7 @@ pub(crate) fn undirected(
                 let neighbours = walks.neighbours(node, &mut scratch);
                 examined += neighbours.len();
                 for &to in neighbours {
-                    search.step(node, to);
+                    search.extend_trail(node, to);
                 }
             }
             tick(examined, search.bytes())?;

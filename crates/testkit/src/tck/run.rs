@@ -35,7 +35,7 @@ pub fn run(scenario: &Scenario, graphs: Option<&Path>, mode: Option<Mode>) -> Ou
         scenario
             .steps
             .iter()
-            .try_for_each(|step| run.step(step, graphs))
+            .try_for_each(|step| run.run_step(step, graphs))
     }) {
         Ok(()) => Outcome::Passed,
         Err(outcome) => outcome,
