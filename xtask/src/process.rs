@@ -67,7 +67,7 @@ impl Log {
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From here on Ctrl-C ends the running program and its children instead of this process alone.
-pub fn heed_interrupts() -> Result<()> {
+pub fn handle_interrupts() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst))
         .context("cannot install a handler for Ctrl-C")
 }

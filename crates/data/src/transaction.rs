@@ -291,7 +291,7 @@ impl Transaction {
     pub fn change_schema_while(
         &mut self,
         change: SchemaChange,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         if self.access() == Access::Read {
             return Err(reads_only());
@@ -301,7 +301,7 @@ impl Transaction {
                 "indexes and constraints cannot be changed after a read or write in the same transaction: commit it first".into(),
             ));
         }
-        let outcome = self.store.change_schema_while(change, go_on)?;
+        let outcome = self.store.change_schema_while(change, should_continue)?;
         let buckets = self.buckets.fork();
         *self = Self::begin(self.store.clone(), Access::Write)?;
         self.buckets = buckets;

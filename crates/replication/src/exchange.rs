@@ -371,7 +371,8 @@ pub fn give_up_unknown(store: &DataStore) -> Result<(), DataError> {
         let beyond = here.upto(replica) + 1..=members::reported_upto(store, replica);
         // In ascending order: a number that a member has is received from it, and the later ones wait for that.
         let unknown = here.exceptions(replica).iter().copied().chain(beyond);
-        let unknown = unknown.take_while(|number| members::nobody_has(store, replica, *number));
+        let unknown =
+            unknown.take_while(|number| members::is_lacked_by_all(store, replica, *number));
         if let Some(upto) = unknown.last() {
             apply::merging(store, |tx| apply::store_applied_number(tx, replica, upto))?;
         }

@@ -23,7 +23,7 @@ pub(crate) struct Member {
     pub(crate) acked: Vector,
     /// The same, at a time from which everything that it had written has arrived.
     pub(crate) usable: Vector,
-    pub(crate) heard_ms: u64,
+    pub(crate) last_contact_ms: u64,
     pub(crate) is_evicted: bool,
     /// What it reported itself since this database was opened, that is, after a restore.
     pub(crate) reported: Option<Vector>,
@@ -61,7 +61,7 @@ impl Member {
         ];
         let flags = flags.iter().filter(|(is_set, _)| *is_set);
         let mut bytes = vec![flags.map(|(_, flag)| flag).sum()];
-        push_id(&mut bytes, self.heard_ms);
+        push_id(&mut bytes, self.last_contact_ms);
         self.acked.push_local(&mut bytes);
         if let Some(waited) = waited {
             push_id(&mut bytes, waited.looked_ms);
@@ -77,7 +77,7 @@ impl Member {
         let mut member = Self {
             is_evicted: flags & 1 > 0,
             is_away: flags & 2 > 0,
-            heard_ms: take_id(bytes)?,
+            last_contact_ms: take_id(bytes)?,
             acked: Vector::take_local(bytes)?,
             ..Self::default()
         };
@@ -118,7 +118,7 @@ impl Member {
             waited.looked_ms = now_ms;
             self.is_away = waited.for_ms > retention_ms;
             // Not at each exchange: after a restart, an unsaved waiting time only makes it wait a little longer.
-            let last_ms = waited.noted_ms.unwrap_or(self.heard_ms);
+            let last_ms = waited.noted_ms.unwrap_or(self.last_contact_ms);
             if now_ms.abs_diff(last_ms) > retention_ms / STORED_FRACTION || self.is_away != before.0
             {
                 waited.noted_ms = Some(now_ms);

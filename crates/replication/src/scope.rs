@@ -100,9 +100,9 @@ pub(crate) fn take_space(store: &DataStore, space: &ReplicatedSpace) -> Result<(
 pub(crate) fn is_open(store: &DataStore, read: &dyn Read) -> Result<bool, DataError> {
     let replication = replication_of(store);
     let undeclared = replication.space.read().is_none();
-    let heard_nobody = replication.members.lock().is_empty();
+    let has_no_members = replication.members.lock().is_empty();
     // Deleted records are still in the log, from which others would receive them.
-    Ok(undeclared && heard_nobody && is_empty(read)? && !has_any(read, keyspace::LOG)?)
+    Ok(undeclared && has_no_members && is_empty(read)? && !has_any(read, keyspace::LOG)?)
 }
 
 /// Checks that a peer replicates this space, or everything.
