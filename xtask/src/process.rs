@@ -82,7 +82,7 @@ pub fn is_interrupted() -> bool {
 pub struct Ended {
     /// It exited with success, within its limit.
     pub succeeded: bool,
-    /// Its processor time, with that of the children it waited for; `None` where the system does not say.
+    /// Its processor time, with that of the children it waited for; `None` if the system does not say.
     pub busy: Option<Duration>,
 }
 

@@ -163,7 +163,7 @@ impl NumberedRecords {
         }
     }
 
-    /// The id of row `number`; none where the row was refused. O(log of the refused rows).
+    /// The id of row `number`; none if the row was refused. O(log of the refused rows).
     pub(super) fn id(&self, number: u64) -> Option<u64> {
         match self.refused.binary_search(&number) {
             Ok(_) => None,

@@ -98,8 +98,8 @@ struct Reading<'a> {
 /// Loads nodes of one label, all or nothing. `rows` is read to its end first; an error in it ends the load.
 ///
 /// # Errors
-/// The first row's error that `watch` stops at, [`DataError::Cancelled`] where its progress does,
-/// [`DataError::Conflict`] where other writers changed the label during the load.
+/// The first row's error that `watch` stops at, [`DataError::Cancelled`] if its progress does,
+/// [`DataError::Conflict`] if other writers changed the label during the load.
 pub fn load_nodes(
     store: &DataStore,
     label: &str,

@@ -268,7 +268,7 @@ impl Counts {
         }
     }
 
-    /// One count at `version`; `None` where that is too old.
+    /// One count at `version`; `None` if that is too old.
     pub(crate) fn at(&self, counted: Counted, version: Version) -> Option<u64> {
         if version < self.recent_from {
             return None;

@@ -60,14 +60,14 @@ impl DataStore {
     /// Changes the schema in separate transactions; returns when the change is complete and durable.
     ///
     /// # Errors
-    /// [`DataError::SchemaExists`], [`DataError::NotFound`]; [`DataError::SchemaBroken`] where existing records do not
+    /// [`DataError::SchemaExists`], [`DataError::NotFound`]; [`DataError::SchemaBroken`] if existing records do not
     /// fit, after which everything is as before.
     pub fn change_schema(&self, change: SchemaChange) -> Result<SchemaOutcome, DataError> {
         self.change_schema_while(change, &mut || true)
     }
 
     /// As [`DataStore::change_schema`], asking between any two batches of records whether to continue;
-    /// [`DataError::Cancelled`] where not, after which everything is as before.
+    /// [`DataError::Cancelled`] if not, after which everything is as before.
     pub fn change_schema_while(
         &self,
         change: SchemaChange,

@@ -60,7 +60,7 @@ pub(crate) struct Run {
 /// What the program around the execution offers to it.
 #[derive(Clone, Default)]
 pub(crate) struct HostAccess {
-    /// How subqueries in separate transactions commit; none where the caller decides what is committed.
+    /// How subqueries in separate transactions commit; none if the caller decides what is committed.
     pub(crate) own_commits: Option<Durability>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
     /// What the program answers about itself.

@@ -239,7 +239,7 @@ pub fn id_len(id: u64) -> usize {
     }
 }
 
-/// The first key after all keys that begin with `prefix`; `None` where there is none.
+/// The first key after all keys that begin with `prefix`; `None` if there is none.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();

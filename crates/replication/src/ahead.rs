@@ -85,7 +85,7 @@ pub(crate) fn advance_time(store: &DataStore, time: u64) {
     }
 }
 
-/// Up to which time stamps ahead of the clock are accepted, in ms since 1970; 0 where none are.
+/// Up to which time stamps ahead of the clock are accepted, in ms since 1970; 0 if none are.
 pub fn accepted_clock_ms(store: &DataStore) -> u64 {
     let accepted = &replication_of(store).accepted;
     accepted.until_ms.load(Ordering::Relaxed)

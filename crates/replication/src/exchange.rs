@@ -109,9 +109,9 @@ pub fn greeting(store: &DataStore) -> Result<Vec<u8>, DataError> {
 /// database checks it before it becomes a replica.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where it is not a greeting, is of a replica of another space, or has this database's own
+/// [`DataError::Invalid`] if it is not a greeting, is of a replica of another space, or has this database's own
 /// name;
-/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
+/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] if it names too many replicas.
 pub fn check_greeting(store: &DataStore, greeting: &[u8]) -> Result<(), DataError> {
     wire::check_greeting(store, greeting)
 }
@@ -119,8 +119,8 @@ pub fn check_greeting(store: &DataStore, greeting: &[u8]) -> Result<(), DataErro
 /// Reads the greeting of a peer.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where it is not a greeting, or is of a replica of another space;
-/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
+/// [`DataError::Invalid`] if it is not a greeting, or is of a replica of another space;
+/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] if it names too many replicas.
 pub fn read_greeting(store: &DataStore, greeting: &[u8]) -> Result<GreetingStatus, DataError> {
     replicated(store)?;
     let (mut page, mut items) = Incoming::open(store, greeting)?;
@@ -259,7 +259,7 @@ pub fn apply_entries(store: &DataStore, page: &[u8]) -> Result<Applied, DataErro
 /// applied. Applied transactions are durable when this returns.
 ///
 /// # Errors
-/// [`DataError::Invalid`] for impossible pages and transactions: forged, out of order; [`DataError::Exists`] where
+/// [`DataError::Invalid`] for impossible pages and transactions: forged, out of order; [`DataError::Exists`] if
 /// a bucket is of another kind here; [`DataError::Storage`] (unavailable) while a state is being merged; those
 /// of a commit.
 pub fn apply_page(store: &DataStore, page: &[u8]) -> Result<Applied, DataError> {
@@ -391,7 +391,7 @@ fn check_origin(store: &DataStore, origin: ReplicaNo) -> Result<(), DataError> {
     Ok(())
 }
 
-/// An entry in the numbers of this database; none where it is stamped ahead of the clock and held back.
+/// An entry in the numbers of this database; none if it is stamped ahead of the clock and held back.
 fn entry_of(
     store: &DataStore,
     map: &mut Incoming<'_>,

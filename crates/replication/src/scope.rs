@@ -108,7 +108,7 @@ pub(crate) fn is_open(store: &DataStore, read: &dyn Read) -> Result<bool, DataEr
 /// Checks that a peer replicates this space, or everything.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where this database does not replicate the same.
+/// [`DataError::Invalid`] if this database does not replicate the same.
 pub(crate) fn meet_space(
     store: &DataStore,
     theirs: Option<&ReplicatedSpace>,
@@ -361,7 +361,7 @@ pub(crate) fn holds(tx: &Transaction, part: Section, key: &[u8]) -> Result<bool,
 /// The changes of a local transaction that are sent to others.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where it moves a record out of the space, or into it.
+/// [`DataError::Invalid`] if it moves a record out of the space, or into it.
 pub(crate) fn only_in_space<'c>(
     tx: &Transaction,
     space: &Space,

@@ -140,7 +140,7 @@ impl DataStore {
     /// version `after`; without it, those from now on.
     ///
     /// # Errors
-    /// [`DataError::Forgotten`] where the change stream was trimmed beyond that version (see
+    /// [`DataError::Forgotten`] if the change stream was trimmed beyond that version (see
     /// [`crate::DataStoreOptions::stream_retention`]), [`DataError::Invalid`] for a version in the future.
     pub fn watch(
         &self,
