@@ -38,7 +38,7 @@ enum Strategy {
     Undecided,
     /// No view is available: the plain expands run and may return duplicates.
     Fallback,
-    One(Box<One>),
+    OneStep(Box<OneStep>),
     TwoSteps(Box<TwoSteps>),
 }
 
@@ -66,7 +66,7 @@ impl DistinctEnds {
             cx.walks(&filter, step.direction)
         };
         match plan.steps.as_slice() {
-            [step] => Some(Strategy::One(Box::new(One {
+            [step] => Some(Strategy::OneStep(Box::new(OneStep {
                 walks: walks(step)?,
                 seen: Marks::take(),
                 scratch: WalkScratch::default(),
@@ -120,7 +120,7 @@ impl Operate for DistinctEnds {
         }
         match &mut self.strategy {
             Strategy::Fallback => self.fallback.pull(cx),
-            Strategy::One(one) => one.next(plan, &op_ref, &mut self.input, cx),
+            Strategy::OneStep(one) => one.next(plan, &op_ref, &mut self.input, cx),
             Strategy::TwoSteps(two) => two.next(plan, &op_ref, &mut self.input, cx),
             Strategy::Undecided => Err(ExecError::Internal("an operator did not decide".into())),
         }
@@ -141,13 +141,13 @@ impl Operate for DistinctEnds {
 }
 
 /// Distinct ends of one step, over all rows.
-struct One {
+struct OneStep {
     walks: Walks,
     seen: Marks,
     scratch: WalkScratch,
 }
 
-impl One {
+impl OneStep {
     fn next(
         &mut self,
         plan: &physical::DistinctEnds,
