@@ -278,6 +278,11 @@ impl DataError {
         matches!(self, Self::Storage(StorageError::NeedsAlone { .. }))
     }
 
+    /// A change of a database that was opened for reading only.
+    pub fn read_only() -> Self {
+        Self::Denied("the database is opened for reading only: open it for writing".to_owned())
+    }
+
     /// Input that is wrong.
     #[doc(hidden)]
     pub fn invalid(what: impl Into<String>) -> Self {

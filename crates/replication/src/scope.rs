@@ -59,9 +59,7 @@ pub(crate) fn take_space(store: &DataStore, space: &ReplicatedSpace) -> Result<(
     }
     crate::alone::refuse_shared(store)?;
     if store.options().read_only {
-        return Err(DataError::Denied(
-            "the database is opened for reading only".into(),
-        ));
+        return Err(DataError::read_only());
     }
     let ids = |kind, names: &BTreeSet<String>| -> Result<Vec<u32>, DataError> {
         let ids = names.iter().map(|name| store.intern(kind, name));
