@@ -9,7 +9,7 @@ use isomer_layout::graph::state::KEY;
 use isomer_storage::{MemoryKind, Reservation, StorageError, Version};
 use isomer_value::{LabelId, Map, PropId, TypeId, Value, record::RecordRef};
 
-use crate::sorter::Spooled;
+use crate::{pipeline::Pair, sorter::Spooled};
 
 /// A node to be loaded.
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ impl Iterator for NumberedRecords {
 }
 
 /// A load's pairs in key order, shown to its sinks as they are written.
-pub(crate) trait LoadPairs: Iterator<Item = crate::pipeline::Pair> + Send {
+pub(crate) trait LoadPairs: Iterator<Item = Pair> + Send {
     fn sinks(&mut self) -> &mut LoadSinks;
 }
 
@@ -209,8 +209,10 @@ pub(crate) fn write_pairs(
     let first = alone.is_first(&load.loading)?;
     let mut done = 0;
     let mut cancelled = false;
+    let mut last_key = None;
     let ingested = crate::pipeline::made_ahead(pairs, |pairs| {
         let mut watched = pairs.map(|pair| {
+            assert_ascending(&mut last_key, &pair);
             done += 1;
             if done % REPORT_EVERY == 0
                 && watch
@@ -231,6 +233,20 @@ pub(crate) fn write_pairs(
         }
         Err(_) if cancelled => Err(DataError::Cancelled),
         Err(error) => Err(error),
+    }
+}
+
+/// The engine writes tables from the pairs as they come, so each key must be above the one before. The engine refuses
+/// others; here the fault is this crate's.
+fn assert_ascending(last_key: &mut Option<Vec<u8>>, pair: &Pair) {
+    if cfg!(debug_assertions)
+        && let Ok((key, _)) = pair
+    {
+        let last = last_key.replace(key.clone());
+        assert!(
+            last.is_none_or(|last| last < *key),
+            "the pairs of a load do not ascend"
+        );
     }
 }
 
