@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// The state of one execution, without its transaction.
-pub(crate) struct Run {
+pub(crate) struct ExecutionState {
     pub(crate) plan: Arc<Plan>,
     pub(crate) parameters: Vec<Value>,
     pub(crate) locals: Vec<Value>,
@@ -69,7 +69,7 @@ pub(crate) struct HostAccess {
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
     /// The addresses that queries may read files from.
     pub(crate) csv_urls: Option<crate::download::CsvUrls>,
-    /// Source of [`Run::views`], for the threads of the execution.
+    /// Source of [`ExecutionState::views`], for the threads of the execution.
     pub(crate) views: Option<Arc<Views>>,
     /// Plans statements that a procedure runs, and holds the graphs in memory.
     #[cfg(feature = "algorithms")]
@@ -173,7 +173,7 @@ pub(crate) struct ExternalInputs {
     pub(crate) seed: u64,
 }
 
-impl Run {
+impl ExecutionState {
     pub(crate) fn new(
         plan: Arc<Plan>,
         parameters: Vec<Value>,
@@ -205,7 +205,7 @@ impl Run {
 /// A running execution: its state and its transaction.
 pub(crate) struct Cx<'a> {
     pub(crate) tx: &'a mut Transaction,
-    pub(crate) run: &'a mut Run,
+    pub(crate) run: &'a mut ExecutionState,
 }
 
 impl Cx<'_> {
@@ -317,7 +317,7 @@ impl Cx<'_> {
     }
 }
 
-impl Run {
+impl ExecutionState {
     /// The state of a thread that works for this query in its own `transaction` of the same version. It has its own
     /// random number generator.
     pub(crate) fn fork(

@@ -15,7 +15,7 @@ use isomer_views::Views;
 
 use crate::{
     chunk::Chunk,
-    context::{Cx, ExternalInputs, Run, write_error},
+    context::{Cx, ExecutionState, ExternalInputs, write_error},
     download::CsvUrls,
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
@@ -93,7 +93,7 @@ impl Default for ExecutionOptions {
 /// A statement that writes does so while its rows are pulled: pull to the end, or call [`Execution::finish`]. When a
 /// call returns an error, everything that the statement wrote is rolled back, and the transaction remains usable.
 pub struct Execution {
-    run: Run,
+    run: ExecutionState,
     /// How deep a pull may recurse.
     depth: usize,
     body: State,
@@ -195,7 +195,7 @@ impl Execution {
             options.cancel.clone(),
             transaction.store().memory(),
         );
-        let mut run = Run::new(
+        let mut run = ExecutionState::new(
             plan,
             values,
             watch,
