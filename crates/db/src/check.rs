@@ -78,8 +78,8 @@ impl Database {
     /// let db = Database::open_in_memory()?;
     /// db.query("CREATE (:Person {_key: 'ada'})-[:KNOWS]->(:Person {_key: 'bob'})")?;
     /// assert!(db.check().run()?.is_empty());
-    /// let figures = db.statistics()?;
-    /// assert!(figures.key_count > 2 && figures.commits >= 1);
+    /// let statistics = db.statistics()?;
+    /// assert!(statistics.key_count > 2 && statistics.commits >= 1);
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn check(&self) -> CheckTask<'_> {
