@@ -26,7 +26,7 @@ use crate::{
     error::{ErrorClass, ExecError, Result},
     eval::{LastList, Remembered},
     function::{Environment, FieldQuery},
-    limits::Watch,
+    limits::LimitGuard,
     names::{label_number, property_number, type_number},
     operator::{Child, Morsels},
     procedure::Registry,
@@ -40,7 +40,7 @@ pub(crate) struct ExecutionState {
     pub(crate) plan: Arc<Plan>,
     pub(crate) parameters: Vec<Value>,
     pub(crate) locals: Vec<Value>,
-    pub(crate) watch: Watch,
+    pub(crate) watch: LimitGuard,
     pub(crate) registry: Arc<Registry>,
     /// Operator trees of expressions' sub-plans, by their root; removed while they run.
     pub(crate) subplans: FxHashMap<OpId, Child>,
@@ -177,7 +177,7 @@ impl ExecutionState {
     pub(crate) fn new(
         plan: Arc<Plan>,
         parameters: Vec<Value>,
-        watch: Watch,
+        watch: LimitGuard,
         registry: Arc<Registry>,
         external: ExternalInputs,
         catalog: &Catalog,

@@ -20,7 +20,7 @@ use crate::{
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
     host::Host,
-    limits::{CancelHandle, Limits, Watch},
+    limits::{CancelHandle, LimitGuard, Limits},
     operator::{Argument, Child, Pieces},
     procedure::Registry,
     profiler::Profiler,
@@ -190,7 +190,7 @@ impl Execution {
                 .operators
                 .iter()
                 .any(|one| matches!(one.op, Op::BatchApply(_)));
-        let watch = Watch::new(
+        let watch = LimitGuard::new(
             options.limits.clone(),
             options.cancel.clone(),
             transaction.store().memory(),

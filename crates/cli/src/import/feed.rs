@@ -232,9 +232,9 @@ impl Feed {
 }
 
 /// Reports the progress of a bulk load.
-pub struct Watch<'f>(pub &'f Feed);
+pub struct LoadProgress<'f>(pub &'f Feed);
 
-impl BulkWatch for Watch<'_> {
+impl BulkWatch for LoadProgress<'_> {
     fn rejected(&mut self, row: u64, error: &DataError) -> ControlFlow<()> {
         match self.0.reject(row, error.to_string()) {
             Ok(()) => ControlFlow::Continue(()),
