@@ -338,7 +338,7 @@ pub enum Op {
 
     // --- combining
     /// Runs `right` for each row of `input`; its rows are the result. `right` reads the row through its `Argument`. A
-    /// chunk of rows is run at once where [`Plan::is_row_wise`] allows it, here and in the three operators below.
+    /// chunk of rows is run at once where [`Plan::runs_batched`] allows it, here and in the three operators below.
     Apply { input: OpId, right: OpId },
     /// Like `Apply`, in separate transactions: each of them for a batch of rows.
     BatchApply(BatchApply),

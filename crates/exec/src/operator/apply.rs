@@ -1,6 +1,6 @@
 //! The apply family: the right side is run for rows of the left.
 //!
-//! The left input is processed in batches. If the right side is row-wise ([`isomer_plan::Plan::is_row_wise`], which
+//! The left input is processed in batches. If the right side runs batched ([`isomer_plan::Plan::runs_batched`], which
 //! `EXPLAIN` shows), a batch is a whole chunk: its rows pass through the right side with their index in a bookkeeping
 //! column after the plan's own slots, which joins results with their input row. Otherwise a batch is one row.
 
@@ -22,7 +22,8 @@ struct OuterBatches {
     right: Child,
     /// Passes the index of the batch's row through the right side.
     ordinal: SlotId,
-    row_wise: bool,
+    /// Whether a batch is a whole chunk, not one row.
+    batched: bool,
     chunk: Option<Chunk>,
     row: usize,
     piece: Option<Chunk>,
@@ -33,13 +34,13 @@ impl OuterBatches {
         // One per operator, as applies nest: the column of an outer one passes through
         // the right side of an inner one.
         let ordinal = SlotId((op_ref.plan.slots.len() + op_ref.id.index()) as u32);
-        let row_wise = op_ref.plan.is_row_wise(right.id());
+        let batched = op_ref.plan.runs_batched(right.id());
         Self {
             op_ref,
             input,
             right,
             ordinal,
-            row_wise,
+            batched,
             chunk: None,
             row: 0,
             piece: None,
@@ -61,7 +62,7 @@ impl OuterBatches {
             return Ok(false);
         };
         // A whole chunk at once costs one call of each operator on the right instead of one per row.
-        let mut piece = if self.row_wise || chunk.len() == 1 {
+        let mut piece = if self.batched || chunk.len() == 1 {
             self.row = chunk.len();
             std::mem::take(chunk)
         } else {
@@ -235,7 +236,7 @@ impl OptionalApply {
     /// `chunk`, with the rows that the right side skipped inserted in order.
     fn with_gaps(&mut self, mut chunk: Chunk, numbers: &[u32], nulls: &[SlotId]) -> Result<Chunk> {
         let matched = chunk.len() as u32;
-        // A row-wise right side returns results in the order of its input rows. So each number that is
+        // A batched right side returns results in the order of its input rows. So each number that is
         // skipped is a row without a match, and its place is before the next result.
         let (mut gaps, mut order) = (Vec::new(), Vec::with_capacity(numbers.len()));
         for (row, &number) in numbers.iter().enumerate() {
