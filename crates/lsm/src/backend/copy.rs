@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use isomer_storage::{Backend as _, StorageError, Version, io_error, sync::MutexGuard};
+use isomer_storage::{Backend as _, StorageError, Version, View as _, io_error, sync::MutexGuard};
 use isomer_vfs::{Lock, OpenMode};
 
 use super::LsmBackend;
