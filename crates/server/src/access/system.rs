@@ -471,7 +471,7 @@ impl System {
     /// All users, by name.
     pub fn users(&self) -> Vec<UserInfo> {
         let mut users: Vec<_> = self
-            .known()
+            .current_cache()
             .users
             .values()
             .map(|user| user.info.clone())
