@@ -185,7 +185,7 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
             known.join(", ")
         );
     }
-    process::heed_interrupts()?;
+    process::handle_interrupts()?;
     let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|choice| choice == name);
     let folder = workspace::target_dir().join("xtask");
     std::fs::create_dir_all(&folder)?;

@@ -219,7 +219,7 @@ pub fn run(names: &[String], jobs: usize, isomer: Option<PathBuf>) -> Result<boo
             workspace::target_dir().join("debug/isomer")
         }
     };
-    process::heed_interrupts()?;
+    process::handle_interrupts()?;
     let target = Target::new()?;
     let chosen: Vec<&Library> = LIBRARIES
         .iter()

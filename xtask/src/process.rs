@@ -67,7 +67,7 @@ impl Log {
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From here on Ctrl-C ends the running program and its children instead of this process alone.
-pub fn heed_interrupts() -> Result<()> {
+pub fn handle_interrupts() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst))
         .context("cannot install a handler for Ctrl-C")
 }
@@ -82,7 +82,7 @@ pub fn is_interrupted() -> bool {
 pub struct Ended {
     /// It exited with success, within its limit.
     pub succeeded: bool,
-    /// Its processor time, with that of the children it waited for; `None` where the system does not say.
+    /// Its processor time, with that of the children it waited for; `None` if the system does not say.
     pub busy: Option<Duration>,
 }
 

@@ -360,7 +360,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "model",
-        about: "commits, readers, flushes and merges in many interleavings (model checker)",
+        about: "commits, readers, flushes and compactions in many interleavings (model checker)",
         needs: &[CC],
         when: When::NotQuick,
         parts: &[Part::programs(&[Build::Model], |_| with(&["model_"]), 20.0)],

@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let logs = workspace::target_dir().join("xtask");
     fs::create_dir_all(&logs).with_context(|| format!("{} cannot be made", logs.display()))?;
     println!("logs in {}", logs.display());
-    process::heed_interrupts()?;
+    process::handle_interrupts()?;
     let mut run = Run::new(options, logs)?;
     run.start();
     run.finish()

@@ -14,7 +14,7 @@ pub struct Usage {
     pub busy: Duration,
 }
 
-/// Reads `/proc/PID/stat`; `None` where it does not exist.
+/// Reads `/proc/PID/stat`; `None` if it does not exist.
 pub fn of_process(id: u32) -> Option<Usage> {
     parse(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
@@ -25,7 +25,7 @@ pub fn of_children() -> Option<Duration> {
     Some(ticks(&fields(&text)?[13..15]))
 }
 
-/// Memory that new processes can use, in MiB; `None` where the system does not say.
+/// Memory that new processes can use, in MiB; `None` if the system does not say.
 pub fn available_memory_mib() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text

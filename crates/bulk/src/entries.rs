@@ -41,7 +41,7 @@ impl LoadedScope {
     /// The entries of a row with these properties; appends its claims to unique values.
     ///
     /// # Errors
-    /// [`DataError::NotUnique`] where a record or an earlier row has such a value.
+    /// [`DataError::NotUnique`] if a record or an earlier row has such a value.
     pub(super) fn entries(
         &self,
         tx: &Transaction,

@@ -1,16 +1,15 @@
 //! What is loaded, the options and the progress of a load, and its second phase.
 
-use std::{io, sync::Arc};
+use std::{io, ops::ControlFlow, sync::Arc};
 
 use isomer_data::{
     Change, ChangeSet, DataError, DataStore, Ingest, LoadSinks, Loading, RecordScope, SpillFolder,
-    Verdict,
 };
 use isomer_layout::graph::state::KEY;
 use isomer_storage::{MemoryKind, Reservation, StorageError, Version};
 use isomer_value::{LabelId, Map, PropId, TypeId, Value, record::RecordRef};
 
-use crate::sorter::Spooled;
+use crate::{pipeline::Pair, sorter::Spooled};
 
 /// A node to be loaded.
 #[derive(Clone, Debug)]
@@ -95,17 +94,17 @@ pub enum BulkPhase {
 
 /// Receives the progress of a load, and the rows that it refuses.
 pub trait BulkWatch {
-    /// A row that cannot be loaded: bad key, duplicate key, missing end, broken constraint. `Stop` makes `error` the
-    /// result of the load.
-    fn rejected(&mut self, row: u64, error: &DataError) -> Verdict {
+    /// A row that cannot be loaded: bad key, duplicate key, missing end, broken constraint. `Continue` leaves it out,
+    /// `Break` makes `error` the result of the load.
+    fn rejected(&mut self, row: u64, error: &DataError) -> ControlFlow<()> {
         let _ = (row, error);
-        Verdict::Stop
+        ControlFlow::Break(())
     }
 
-    /// Called every few thousand rows or pairs. `Stop` cancels the load.
-    fn progress(&mut self, phase: BulkPhase, done: u64, total: Option<u64>) -> Verdict {
+    /// Called every few thousand rows or pairs. `Break` cancels the load; nothing of it is kept.
+    fn progress(&mut self, phase: BulkPhase, done: u64, total: Option<u64>) -> ControlFlow<()> {
         let _ = (phase, done, total);
-        Verdict::Continue
+        ControlFlow::Continue(())
     }
 }
 
@@ -164,7 +163,7 @@ impl NumberedRecords {
         }
     }
 
-    /// The id of row `number`; none where the row was refused. O(log of the refused rows).
+    /// The id of row `number`; none if the row was refused. O(log of the refused rows).
     pub(super) fn id(&self, number: u64) -> Option<u64> {
         match self.refused.binary_search(&number) {
             Ok(_) => None,
@@ -191,7 +190,7 @@ impl Iterator for NumberedRecords {
 }
 
 /// A load's pairs in key order, shown to its sinks as they are written.
-pub(crate) trait LoadPairs: Iterator<Item = crate::pipeline::Pair> + Send {
+pub(crate) trait LoadPairs: Iterator<Item = Pair> + Send {
     fn sinks(&mut self) -> &mut LoadSinks;
 }
 
@@ -210,12 +209,15 @@ pub(crate) fn write_pairs(
     let first = alone.is_first(&load.loading)?;
     let mut done = 0;
     let mut cancelled = false;
+    let mut last_key = None;
     let ingested = crate::pipeline::made_ahead(pairs, |pairs| {
         let mut watched = pairs.map(|pair| {
+            assert_ascending(&mut last_key, &pair);
             done += 1;
             if done % REPORT_EVERY == 0
-                && watch.progress(BulkPhase::Writing, done, Some(load.pairs_at_least))
-                    == Verdict::Stop
+                && watch
+                    .progress(BulkPhase::Writing, done, Some(load.pairs_at_least))
+                    .is_break()
             {
                 cancelled = true;
                 return Err(StorageError::Invalid("the load was cancelled".into()));
@@ -231,6 +233,20 @@ pub(crate) fn write_pairs(
         }
         Err(_) if cancelled => Err(DataError::Cancelled),
         Err(error) => Err(error),
+    }
+}
+
+/// The engine writes tables from the pairs as they come, so each key must be above the one before. The engine refuses
+/// others; here the fault is this crate's.
+fn assert_ascending(last_key: &mut Option<Vec<u8>>, pair: &Pair) {
+    if cfg!(debug_assertions)
+        && let Ok((key, _)) = pair
+    {
+        let last = last_key.replace(key.clone());
+        assert!(
+            last.is_none_or(|last| last < *key),
+            "the pairs of a load do not ascend"
+        );
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use isomer_data::{
     Access, DataError, DataStore, GraphRead, Ingest, LoadSinks, Loading, SpillFolder, Transaction,
-    Verdict, after_prefix,
+    after_prefix,
 };
 use isomer_layout::{
     graph::{
@@ -98,8 +98,8 @@ struct Reading<'a> {
 /// Loads nodes of one label, all or nothing. `rows` is read to its end first; an error in it ends the load.
 ///
 /// # Errors
-/// The first row's error that `watch` stops at, [`DataError::Cancelled`] where its progress does,
-/// [`DataError::Conflict`] where other writers changed the label during the load.
+/// The first row's error that `watch` stops at, [`DataError::Cancelled`] if its progress does,
+/// [`DataError::Conflict`] if other writers changed the label during the load.
 pub fn load_nodes(
     store: &DataStore,
     label: &str,
@@ -177,7 +177,7 @@ impl Reading<'_> {
         let mut numbers = Vec::new();
         for refused in std::mem::replace(&mut self.uniques, none).finish()? {
             let error = self.repeated(&refused);
-            if watch.rejected(refused.row, &error) == Verdict::Stop {
+            if watch.rejected(refused.row, &error).is_break() {
                 return Err(error);
             }
             numbers.push(refused.number);

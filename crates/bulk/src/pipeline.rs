@@ -1,10 +1,10 @@
 //! A producer thread and a consumer thread for a load.
 
-use std::sync::mpsc;
+use std::{ops::ControlFlow, sync::mpsc};
 
 use isomer_storage::StorageError;
 
-use isomer_data::{DataError, Verdict};
+use isomer_data::DataError;
 
 use crate::load::{BulkPhase, BulkWatch, REPORT_EVERY};
 
@@ -40,8 +40,8 @@ pub(super) fn read_rows<T: Send>(
         let mut look = |watch: &mut dyn BulkWatch, one: (u64, DataError)| {
             rejected += 1;
             match watch.rejected(one.0, &one.1) {
-                Verdict::Continue => Ok(()),
-                Verdict::Stop => Err(one.1),
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(one.1),
             }
         };
         let mut broken = None;
@@ -64,7 +64,7 @@ pub(super) fn read_rows<T: Send>(
                 refused.try_iter().try_for_each(|one| look(watch, one))?;
             }
             if done.is_multiple_of(REPORT_EVERY)
-                && watch.progress(BulkPhase::Reading, done, None) == Verdict::Stop
+                && watch.progress(BulkPhase::Reading, done, None).is_break()
             {
                 return Err(DataError::Cancelled);
             }

@@ -7,7 +7,7 @@ use std::{
 
 use isomer_data::{
     Access, DataError, DataStore, GraphRead, Ingest, LoadSinks, Loading, RelRow, SpillFolder,
-    Transaction, Verdict, after_prefix,
+    Transaction, after_prefix,
 };
 use isomer_layout::{
     graph::{
@@ -224,7 +224,7 @@ pub fn load_relationships(
     let mut refused = Vec::new();
     for late in std::mem::replace(&mut read.uniques, none).finish()? {
         let error = repeated_value(tx.names(), late.place.saturating_sub(1), &late);
-        if watch.rejected(late.row, &error) == Verdict::Stop {
+        if watch.rejected(late.row, &error).is_break() {
             return Err(error);
         }
         refused.push(late.number);

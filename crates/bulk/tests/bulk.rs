@@ -1,6 +1,6 @@
 //! Bulk loads: the result equals that of transactions, or nothing is loaded.
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use isomer_bulk::{
     BulkEnds, BulkNode, BulkOptions, BulkPhase, BulkRelationship, BulkWatch, KeyTypes, key_types,
@@ -9,7 +9,7 @@ use isomer_bulk::{
 use isomer_data::{
     Access, Change, ChangeSet, CommitObserver, ConstraintKind, ConstraintSpec, DataError,
     DataStore, DataStoreOptions, Direction, ErrorKind, FieldPath, GraphRead, IndexCursor,
-    IndexField, IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, ScopeName, Verdict,
+    IndexField, IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, ScopeName,
 };
 use isomer_storage::{Engine, MemoryEngine, Version};
 use isomer_value::{Map, NodeId, Value};
@@ -66,23 +66,23 @@ struct Log {
 }
 
 impl BulkWatch for Log {
-    fn rejected(&mut self, row: u64, error: &DataError) -> Verdict {
+    fn rejected(&mut self, row: u64, error: &DataError) -> ControlFlow<()> {
         self.rejected.push((row, error.to_string()));
         if self.rejected.len() > self.most {
-            Verdict::Stop
+            ControlFlow::Break(())
         } else {
-            Verdict::Continue
+            ControlFlow::Continue(())
         }
     }
 
-    fn progress(&mut self, phase: BulkPhase, done: u64, _total: Option<u64>) -> Verdict {
+    fn progress(&mut self, phase: BulkPhase, done: u64, _total: Option<u64>) -> ControlFlow<()> {
         match phase {
             BulkPhase::Reading => self.reading = done,
             BulkPhase::Writing => self.writing = done,
         }
         match self.cancel_at {
-            Some((at, from)) if at == phase && done >= from => Verdict::Stop,
-            _ => Verdict::Continue,
+            Some((at, from)) if at == phase && done >= from => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
     }
 }

@@ -1,14 +1,13 @@
 //! A consistent database has no finding, and each kind of damage has a finding.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use isomer_storage::{Durability, KeyRange, MemoryEngine};
 use isomer_value::{IndexId, LabelId, Map, NodeId, RelId, TypeId, Value};
 
 use isomer_data::{
     Access, BucketOptions, Change, ChangeSet, Content, DataError, DataStore, DataStoreOptions,
-    FieldPath, IndexField, IndexSpec, RelRow, SchemaChange, ScopeName, Transaction, Verdict,
-    after_prefix,
+    FieldPath, IndexField, IndexSpec, RelRow, SchemaChange, ScopeName, Transaction, after_prefix,
 };
 use isomer_layout::{
     graph::{key::encode_key, rows, state::EntryOwner},
@@ -122,7 +121,7 @@ fn damaged_entries_of_relationships_are_found() {
 }
 
 fn findings(store: &DataStore) -> Vec<String> {
-    check(store, &mut |_, _| Verdict::Continue).unwrap()
+    check(store, &mut |_, _| ControlFlow::Continue(())).unwrap()
 }
 
 /// The findings after `change` bypassed everything that keeps structures consistent.
@@ -302,7 +301,7 @@ fn a_check_can_be_stopped() {
     }
     tx.commit().unwrap();
     assert!(matches!(
-        check(&store, &mut |_, _| Verdict::Stop),
+        check(&store, &mut |_, _| ControlFlow::Break(())),
         Err(DataError::Cancelled)
     ));
 }
@@ -560,7 +559,7 @@ fn the_change_stream_is_not_read_without_end() {
     let mut steps = 0;
     let mut count = |_: &'static str, done| {
         steps = done;
-        Verdict::Continue
+        ControlFlow::Continue(())
     };
     assert_eq!(check(&store, &mut count).unwrap(), Vec::<String>::new());
     assert!(steps < 100_000, "{steps} steps for 5,000 changes");
@@ -597,7 +596,7 @@ fn the_change_stream_may_be_trimmed_while_it_is_checked() {
                 .unwrap();
             seen.push(store.engine().stream_trimmed().unwrap());
         }
-        Verdict::Continue
+        ControlFlow::Continue(())
     });
     assert_eq!(found.unwrap(), Vec::<String>::new());
     assert!(seen.len() == 1 && seen[0] > before, "{seen:?}");
@@ -615,6 +614,6 @@ fn a_reversible_bucket_that_was_made_again_is_sound() {
         tx.kv_mut().put("emails", b"ada", value).unwrap();
         tx.commit().unwrap();
     }
-    let found = check(&store, &mut |_, _| Verdict::Continue).unwrap();
+    let found = check(&store, &mut |_, _| ControlFlow::Continue(())).unwrap();
     assert!(found.is_empty(), "{found:?}");
 }

@@ -1,14 +1,11 @@
 //! `isomer check`.
 
-use std::{io::IsTerminal, path::PathBuf};
+use std::{io::IsTerminal, ops::ControlFlow, path::PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isomer_db::{
-    Database,
-    internals::{DatabaseInternals as _, data::Verdict},
-};
+use isomer_db::{Database, internals::DatabaseInternals as _};
 
 use crate::{
     open,
@@ -55,7 +52,7 @@ pub fn command(options: &CheckOptions) -> Result<()> {
         damage = isomer_check::check(&store, &mut |what, done| {
             bar.set_message(what);
             bar.set_position(done);
-            Verdict::Continue
+            ControlFlow::Continue(())
         })?;
         bar.finish_and_clear();
     }

@@ -119,7 +119,7 @@ fn processes(db: &Database) -> Result<Vec<(String, String)>> {
     Ok(db.processes()?.into_iter().map(line).collect())
 }
 
-/// The figures as a JSON object.
+/// The statistics as a JSON object.
 fn as_json(db: &Database, only_processes: bool) -> Result<serde_json::Value> {
     let process = |process: SharingProcess| {
         json!({

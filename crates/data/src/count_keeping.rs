@@ -26,7 +26,7 @@ impl DataStore {
 }
 
 impl CountKeeper<'_> {
-    /// The count of `counted` at `version`; `None` where that is too old to be known without a recount.
+    /// The count of `counted` at `version`; `None` if that is too old to be known without a recount.
     pub(crate) fn at(self, counted: Counted, version: Version) -> Result<Option<u64>, DataError> {
         let mut counts = self.store.shared().counts.lock();
         counts.advance(&**self.store.engine(), self.reported_counts(), version)?;

@@ -268,7 +268,7 @@ impl Counts {
         }
     }
 
-    /// One count at `version`; `None` where that is too old.
+    /// One count at `version`; `None` if that is too old.
     pub(crate) fn at(&self, counted: Counted, version: Version) -> Option<u64> {
         if version < self.recent_from {
             return None;
@@ -318,15 +318,13 @@ pub(crate) type SharedCounts = Mutex<Counts>;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{ops::ControlFlow, sync::Arc};
 
     use isomer_storage::MemoryEngine;
     use isomer_value::{Map, Value};
 
     use super::*;
-    use crate::{
-        Access, DataStore, DataStoreOptions, Durability, GraphRead, Verdict, consistency::check,
-    };
+    use crate::{Access, DataStore, DataStoreOptions, Durability, GraphRead, consistency::check};
 
     fn create(store: &DataStore, count: u64) {
         for _ in 0..count {
@@ -439,7 +437,7 @@ mod tests {
             COMMITS_BETWEEN_SAVES + 50
         );
         assert_eq!(
-            check(&reopened, &mut |_, _| Verdict::Continue).unwrap(),
+            check(&reopened, &mut |_, _| ControlFlow::Continue(())).unwrap(),
             Vec::<String>::new()
         );
     }

@@ -59,7 +59,7 @@ impl Deferred {
         self.is_on
     }
 
-    /// A node releases a key; returns `None` where no other node waits for it. Returns the node to which the key leads
+    /// A node releases a key; returns `None` if no other node waits for it. Returns the node to which the key leads
     /// from now on, if that changes.
     pub(crate) fn release_key(
         &mut self,

@@ -47,7 +47,7 @@ impl CollectionsMut<'_> {
     /// contain one. Returns its key.
     ///
     /// # Errors
-    /// [`DataError::KeyExists`] where the key is taken.
+    /// [`DataError::KeyExists`] if the key is taken.
     pub fn insert(&mut self, collection: &str, document: &Map) -> Result<Value, DataError> {
         let label = self.tx.name_ids().intern_label(collection)?;
         let mut document = without_nulls(document);
@@ -66,7 +66,7 @@ impl CollectionsMut<'_> {
     /// Replaces the document under `key`, which must exist; the key stays.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where there is none, [`DataError::Invalid`] where `document` has another `_key`.
+    /// [`DataError::NotFound`] if there is none, [`DataError::Invalid`] if `document` has another `_key`.
     pub fn replace(
         &mut self,
         collection: &str,

@@ -23,7 +23,7 @@ impl DataStore {
     /// relationships.
     ///
     /// # Errors
-    /// [`DataError::NameExists`] where the default name of the constraint is taken by another one, or by an index:
+    /// [`DataError::NameExists`] if the default name of the constraint is taken by another one, or by an index:
     /// create it by a statement, under another name; [`DataError::Limit`] for a name that is too long; those of a
     /// commit.
     pub fn keep_endpoints(&self, type_name: &str, keep: bool) -> Result<(), DataError> {

@@ -42,9 +42,7 @@ impl Eras<'_> {
     /// [`DataError::Denied`] in a store that only reads; those of a commit.
     pub fn begin(self) -> Result<EraId, DataError> {
         if self.store.options().read_only {
-            return Err(DataError::Denied(
-                "the database is opened for reading only".into(),
-            ));
+            return Err(DataError::read_only());
         }
         let mut own = self.store.shared().era.lock();
         if let Some(id) = own.id {

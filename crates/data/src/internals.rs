@@ -42,7 +42,7 @@ pub fn replica_state(store: &DataStore) -> &ReplicaState {
     &store.shared().replica_state
 }
 
-/// The state that replication keeps with a store; none where it was opened without replication.
+/// The state that replication keeps with a store; none if it was opened without replication.
 pub fn replication_state(store: &DataStore) -> Option<&(dyn Any + Send + Sync)> {
     store.replication_state()
 }

@@ -51,7 +51,6 @@ mod store_state;
 pub mod stored_pairs;
 mod stream;
 mod transaction;
-mod verdict;
 mod view_reads;
 
 pub use isomer_layout::{
@@ -115,7 +114,7 @@ pub use index::{Indexes, IndexesMut};
 pub use ingest::{BlockedCommits, Ingest};
 pub use kv::{
     BucketCursor, BucketWatch, BytePair, Kv, KvChange, KvChangeKind, KvCursor, KvMut, Sweeper,
-    Watched, Watcher,
+    WatchGuard, WatchScope,
 };
 pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels};
@@ -129,5 +128,4 @@ pub use transaction::{
     Savepoint, Transaction, TransactionStarter, commit::DataCommit, name_ids::NameIds,
     raw_read::RawRead,
 };
-pub use verdict::Verdict;
 pub use view_reads::ViewReads;

@@ -15,7 +15,7 @@ use crate::{counts::ReportedCounts, remote::Remote};
 /// applies the reported later versions misses nothing and applies nothing twice.
 pub trait CommitObserver: Send + Sync {
     /// The commit `version` is about to become visible. `changes` is its entry in the change stream (see
-    /// [`isomer_layout::stream::change::ChangeSet`]), empty where the commit changed nothing that is readable.
+    /// [`isomer_layout::stream::change::ChangeSet`]), empty if the commit changed nothing that is readable.
     fn committing(&self, version: Version, changes: &[u8]);
     /// The reported commits with a version of `from` and above did not happen; their versions may be reused.
     fn abandoned(&self, from: Version) {

@@ -40,7 +40,7 @@ impl DataStore {
     /// It cannot become a replica in this opening: `isomer_replication::open` opens one that can.
     ///
     /// # Errors
-    /// [`DataError::Unsupported`] for another format and for a replica, [`DataError::Corrupt`] where `engine` does not
+    /// [`DataError::Unsupported`] for another format and for a replica, [`DataError::Corrupt`] if `engine` does not
     /// contain an IsomerDB database.
     pub fn open(engine: Arc<dyn Engine>, options: DataStoreOptions) -> Result<Self, DataError> {
         Self::open_with(engine, options, None)

@@ -238,7 +238,7 @@ impl Caches {
                         .name(isomer_layout::catalog::names::NameKind::Bucket, bucket);
                     self.sequences.note_dropped(name);
                 }
-                Change::ConvergedBy { time, .. } => self.own_replica.reached(time),
+                Change::ConvergedBy { time, .. } => self.own_replica.advance_time(time),
                 _ => {}
             }
         }

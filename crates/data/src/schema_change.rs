@@ -48,8 +48,8 @@ pub(crate) const BATCH: usize = 512;
 const TURN: Duration = Duration::from_millis(50);
 
 /// Asks whether to continue.
-pub(crate) fn check(go_on: &mut dyn FnMut() -> bool) -> Result<(), DataError> {
-    if go_on() {
+pub(crate) fn check(should_continue: &mut dyn FnMut() -> bool) -> Result<(), DataError> {
+    if should_continue() {
         Ok(())
     } else {
         Err(DataError::Cancelled)
@@ -60,20 +60,20 @@ impl DataStore {
     /// Changes the schema in separate transactions; returns when the change is complete and durable.
     ///
     /// # Errors
-    /// [`DataError::SchemaExists`], [`DataError::NotFound`]; [`DataError::SchemaBroken`] where existing records do not
+    /// [`DataError::SchemaExists`], [`DataError::NotFound`]; [`DataError::SchemaBroken`] if existing records do not
     /// fit, after which everything is as before.
     pub fn change_schema(&self, change: SchemaChange) -> Result<SchemaOutcome, DataError> {
         self.change_schema_while(change, &mut || true)
     }
 
     /// As [`DataStore::change_schema`], asking between any two batches of records whether to continue;
-    /// [`DataError::Cancelled`] where not, after which everything is as before.
+    /// [`DataError::Cancelled`] if not, after which everything is as before.
     pub fn change_schema_while(
         &self,
         change: SchemaChange,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
-        SchemaEditor::begin_while(self, go_on)?.apply(change, go_on)
+        SchemaEditor::begin_while(self, should_continue)?.apply(change, should_continue)
     }
 }
 
@@ -105,7 +105,7 @@ impl<'s> SchemaEditor<'s> {
     /// As [`SchemaEditor::begin`], asking from time to time whether to continue.
     fn begin_while(
         store: &'s DataStore,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<Self, DataError> {
         loop {
             if let Some(alone) = store.shared().schema_change.try_lock_for(TURN) {
@@ -114,7 +114,7 @@ impl<'s> SchemaEditor<'s> {
                 }
                 std::thread::sleep(TURN);
             }
-            check(go_on)?;
+            check(should_continue)?;
         }
     }
 
@@ -147,18 +147,18 @@ impl<'s> SchemaEditor<'s> {
     fn apply(
         &self,
         change: SchemaChange,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         match change {
             SchemaChange::CreateIndex {
                 spec,
                 if_not_exists,
-            } => self.create_index(spec, if_not_exists, go_on),
+            } => self.create_index(spec, if_not_exists, should_continue),
             SchemaChange::DropIndex { name, if_exists } => self.drop_index(&name, if_exists),
             SchemaChange::CreateConstraint {
                 spec,
                 if_not_exists,
-            } => self.create_constraint(spec, if_not_exists, go_on),
+            } => self.create_constraint(spec, if_not_exists, should_continue),
             SchemaChange::KeepEndpoints {
                 name,
                 rel_type,
@@ -209,13 +209,13 @@ impl<'s> SchemaEditor<'s> {
         &self,
         spec: IndexSpec,
         if_not_exists: bool,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         let index = self.plan_index(&spec)?;
         if let Some(clash) = self.existing().index_clash(&index) {
             return resolve_clash(clash, if_not_exists);
         }
-        let records_read = self.build_index(index.clone(), None, go_on)?;
+        let records_read = self.build_index(index.clone(), None, should_continue)?;
         Ok(SchemaOutcome {
             created: vec![index.name.to_string()],
             dropped: Vec::new(),
@@ -254,7 +254,7 @@ impl<'s> SchemaEditor<'s> {
         &self,
         spec: ConstraintSpec,
         if_not_exists: bool,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         check_rule(&spec)?;
         let scope = self.scope(&spec.scope)?;
@@ -284,9 +284,9 @@ impl<'s> SchemaEditor<'s> {
                 ConstraintKind::Key { .. } => ConstraintKind::Key { index: index.id },
                 _ => ConstraintKind::Unique { index: index.id },
             };
-            self.build_index(index, Some(constraint), go_on)?
+            self.build_index(index, Some(constraint), should_continue)?
         } else {
-            self.build_rule(constraint, go_on)?
+            self.build_rule(constraint, should_continue)?
         };
         Ok(SchemaOutcome {
             created: vec![name],
@@ -405,7 +405,7 @@ impl<'s> SchemaEditor<'s> {
         &self,
         mut index: IndexDef,
         constraint: Option<Constraint>,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
         let name = index.name.clone();
         let mut schema = self.next_schema();
@@ -423,7 +423,7 @@ impl<'s> SchemaEditor<'s> {
         }
         self.commit(schema, edit, &name)?;
 
-        let filled = self.fill_index(&index, key.as_ref(), go_on);
+        let filled = self.fill_index(&index, key.as_ref(), should_continue);
         let filled = filled.and_then(|records_read| match self.store.is_given_up(index.id) {
             false => Ok(records_read),
             true => Err(DataError::invalid(format!(
@@ -466,11 +466,11 @@ impl<'s> SchemaEditor<'s> {
         &self,
         index: &IndexDef,
         key: Option<&Constraint>,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
         let (mut after, mut size, mut records_read) = (None, BATCH, 0);
         loop {
-            check(go_on)?;
+            check(should_continue)?;
             let mut tx = self.store.begin(Access::Write)?;
             let mut ids = Vec::new();
             tx.graph()
@@ -497,7 +497,7 @@ impl<'s> SchemaEditor<'s> {
     fn build_rule(
         &self,
         mut constraint: Constraint,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
         let name = constraint.name.clone();
         let put = |editor: &Self, constraint: &Constraint| {
@@ -509,7 +509,7 @@ impl<'s> SchemaEditor<'s> {
             editor.commit(schema, edit, &constraint.name)
         };
         put(self, &constraint)?;
-        match self.check_rule_on_all(&constraint, go_on) {
+        match self.check_rule_on_all(&constraint, should_continue) {
             Ok(records_read) => {
                 constraint.state = IndexState::Ready;
                 put(self, &constraint)?;
@@ -530,12 +530,12 @@ impl<'s> SchemaEditor<'s> {
     fn check_rule_on_all(
         &self,
         constraint: &Constraint,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
         let tx = self.store.begin(Access::Read)?;
         let (mut after, mut ids, mut records_read) = (None, Vec::new(), 0);
         loop {
-            check(go_on)?;
+            check(should_continue)?;
             ids.clear();
             tx.graph()
                 .records_after(constraint.scope, after, BATCH, &mut ids)?;

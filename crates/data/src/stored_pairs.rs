@@ -61,7 +61,7 @@ impl StoredPairs<'_> {
     /// The entries that a record should have in an index, its convergent fields included: ascending.
     ///
     /// # Errors
-    /// [`DataError::Corrupt`] where the record holds a convergent field that the index cannot hold.
+    /// [`DataError::Corrupt`] if the record holds a convergent field that the index cannot hold.
     pub fn required_entries(
         &self,
         index: &IndexDef,
@@ -84,7 +84,7 @@ impl StoredPairs<'_> {
         }
     }
 
-    /// The stored count; `None` where the version is too old for it to be known.
+    /// The stored count; `None` if the version is too old for it to be known.
     pub fn count(&self, counted: Counted) -> Result<Option<u64>, DataError> {
         self.tx.store().counts().at(counted, self.tx.version())
     }

@@ -175,10 +175,15 @@ impl Transaction {
         let catalog = store.shared().schema.catalog_at(state.read())?;
         let mut footprint = Footprint::new(writes, store.options().footprint_limit);
         footprint.read_schema();
-        Ok(Self::made(store, catalog, state, footprint))
+        Ok(Self::from_parts(store, catalog, state, footprint))
     }
 
-    fn made(store: DataStore, catalog: Arc<Catalog>, state: State, footprint: Footprint) -> Self {
+    fn from_parts(
+        store: DataStore,
+        catalog: Arc<Catalog>,
+        state: State,
+        footprint: Footprint,
+    ) -> Self {
         let max_bytes = store.engine().capabilities().max_transaction_bytes;
         Self {
             max_bytes,
@@ -214,7 +219,7 @@ impl Transaction {
         Some(Self {
             now: self.now.clone(),
             buckets: self.buckets.fork(),
-            ..Self::made(self.store.clone(), self.catalog.clone(), state, footprint)
+            ..Self::from_parts(self.store.clone(), self.catalog.clone(), state, footprint)
         })
     }
 
@@ -286,7 +291,7 @@ impl Transaction {
     pub fn change_schema_while(
         &mut self,
         change: SchemaChange,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         if self.access() == Access::Read {
             return Err(reads_only());
@@ -296,7 +301,7 @@ impl Transaction {
                 "indexes and constraints cannot be changed after a read or write in the same transaction: commit it first".into(),
             ));
         }
-        let outcome = self.store.change_schema_while(change, go_on)?;
+        let outcome = self.store.change_schema_while(change, should_continue)?;
         let buckets = self.buckets.fork();
         *self = Self::begin(self.store.clone(), Access::Write)?;
         self.buckets = buckets;

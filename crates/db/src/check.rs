@@ -1,14 +1,16 @@
 //! Integrity check and statistics of a database.
 
+use std::ops::ControlFlow;
+
 use isomer_storage::Statistics;
 
-use crate::{Database, Error, ErrorKind, Result, Verdict, layers::LayerResult as _};
+use crate::{Database, Error, ErrorKind, Result, layers::LayerResult as _};
 
 /// Label of the progress reports about stored bytes.
 const STORED: &str = "stored bytes";
 
 /// Called with what is being read and the part done.
-type Progress<'a> = Box<dyn FnMut(&'static str, u64) -> Verdict + 'a>;
+type Progress<'a> = Box<dyn FnMut(&'static str, u64) -> ControlFlow<()> + 'a>;
 
 /// A check to be run: see [`Database::check`].
 #[must_use = "`run` runs the check"]
@@ -18,8 +20,12 @@ pub struct CheckTask<'a> {
 }
 
 impl<'a> CheckTask<'a> {
-    /// Calls `progress` with what is being read and the part done. It may stop the check, which is then `Cancelled`.
-    pub fn progress(mut self, progress: impl FnMut(&'static str, u64) -> Verdict + 'a) -> Self {
+    /// Calls `progress` with what is being read and the part done. [`ControlFlow::Break`] stops the check, which is
+    /// then `Cancelled`.
+    pub fn progress(
+        mut self,
+        progress: impl FnMut(&'static str, u64) -> ControlFlow<()> + 'a,
+    ) -> Self {
         self.progress = Some(Box::new(progress));
         self
     }
@@ -29,15 +35,15 @@ impl<'a> CheckTask<'a> {
         let store = self.db.store()?;
         let mut progress = self
             .progress
-            .unwrap_or_else(|| Box::new(|_, _| Verdict::Continue));
-        let mut verdict = Verdict::Continue;
+            .unwrap_or_else(|| Box::new(|_, _| ControlFlow::Continue(())));
+        let mut flow = ControlFlow::Continue(());
         let damaged = store.engine().verify(&mut |done, _| {
-            if verdict == Verdict::Continue {
-                verdict = progress(STORED, done);
+            if flow.is_continue() {
+                flow = progress(STORED, done);
             }
         });
         let damaged = damaged.lift()?;
-        if verdict == Verdict::Stop {
+        if flow.is_break() {
             return Err(Error::new(ErrorKind::Cancelled, "the check was stopped"));
         }
         if !damaged.is_empty() {
@@ -72,8 +78,8 @@ impl Database {
     /// let db = Database::open_in_memory()?;
     /// db.query("CREATE (:Person {_key: 'ada'})-[:KNOWS]->(:Person {_key: 'bob'})")?;
     /// assert!(db.check().run()?.is_empty());
-    /// let figures = db.statistics()?;
-    /// assert!(figures.key_count > 2 && figures.commits >= 1);
+    /// let statistics = db.statistics()?;
+    /// assert!(statistics.key_count > 2 && statistics.commits >= 1);
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn check(&self) -> CheckTask<'_> {

@@ -99,7 +99,7 @@ pub use watch::Watch;
 pub use isomer_data::{
     BucketKey, BucketKind, BucketOptions, ConvergentKind, ConvergentOwner, Durability, Expiry,
     FieldOrigin, FromBucketKey, KvChange, KvChangeKind, MemoryKind, MemoryUse, Order,
-    ProcessMemory, ReplicaId, Verdict, Version, Watched, Watcher,
+    ProcessMemory, ReplicaId, Version, WatchGuard, WatchScope,
 };
 #[cfg(feature = "files")]
 pub use isomer_data::{FileId, FileMetadata, PathKind};

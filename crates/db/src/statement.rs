@@ -232,7 +232,7 @@ pub(crate) enum TransactionOwner {
 }
 
 /// A running statement.
-pub(crate) struct Run {
+pub(crate) struct StatementRun {
     execution: Execution,
     place: Registration,
     pub(crate) columns: Arc<[Arc<str>]>,
@@ -241,7 +241,7 @@ pub(crate) struct Run {
     lifted: bool,
 }
 
-impl Run {
+impl StatementRun {
     /// Starts a statement in a transaction.
     pub(crate) fn start(
         db: &Database,
@@ -406,7 +406,7 @@ pub(crate) fn gather(
         }
     }
     let max_bytes = options.resolved_limits(default_limits).memory_bytes;
-    let mut run = Run::start(db, transaction, statement, parameters, options, owner)?;
+    let mut run = StatementRun::start(db, transaction, statement, parameters, options, owner)?;
     if run.plan.mode == StatementMode::Explain {
         // In a collected result, the plan is returned as rows; a stream has no rows, but the columns of the query
         // without `EXPLAIN`.

@@ -10,7 +10,7 @@ use isomer_value::{Map, Value};
 use crate::{
     Database, Error, Query, QueryOptions, ReadTransaction, Result, Row,
     rows::Batch,
-    statement::{Run, Statement},
+    statement::{Statement, StatementRun},
 };
 
 impl Database {
@@ -185,7 +185,7 @@ impl std::iter::FusedIterator for TransactionRows<'_> {}
 /// queries of the transaction in the meantime: pull them first.
 pub struct RowCursor {
     transaction: u64,
-    pub(crate) run: Run,
+    pub(crate) run: StatementRun,
     rows: ResultRows,
     /// The last batch of rows, their number, and the index of the next one.
     batch: Arc<Batch>,
@@ -214,7 +214,8 @@ impl RowCursor {
     ) -> Result<Self> {
         let data = &mut *transaction.borrow_mut()?;
         let owner = transaction.owner();
-        let started = Run::start(&transaction.db, data, statement, parameters, options, owner);
+        let started =
+            StatementRun::start(&transaction.db, data, statement, parameters, options, owner);
         let run = transaction.noted(started)?;
         Ok(Self {
             transaction: transaction.serial(),

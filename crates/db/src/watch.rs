@@ -2,7 +2,7 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
-use isomer_data::{DataError, KvChange, Version, Watched, Watcher};
+use isomer_data::{DataError, KvChange, Version, WatchGuard, WatchScope};
 
 use crate::{Database, ErrorKind, Result, layers::LayerResult as _};
 
@@ -48,10 +48,10 @@ impl Database {
     /// retained any more.
     ///
     /// ```
-    /// use isomerdb::{Database, KvChangeKind, Watched};
+    /// use isomerdb::{Database, KvChangeKind, WatchScope};
     ///
     /// let db = Database::open_in_memory()?;
-    /// let mut changes = db.watch("sessions", Watched::Prefix(b"ada/".to_vec()), None)?;
+    /// let mut changes = db.watch("sessions", WatchScope::Prefix(b"ada/".to_vec()), None)?;
     /// db.transact(|tx| tx.bucket("sessions").put("ada/1", "begun"))?;
     /// let change = changes.next_change()?;
     /// assert_eq!(change.kind, KvChangeKind::Put { key: b"ada/1".to_vec(), value: "begun".into(), expires_ms: None });
@@ -59,27 +59,24 @@ impl Database {
     /// // Later, or after a restart: everything since then.
     /// let seen = changes.version();
     /// db.transact(|tx| tx.bucket("sessions").delete("ada/1"))?;
-    /// let change = db.watch("sessions", Watched::All, Some(seen))?.next_change()?;
+    /// let change = db.watch("sessions", WatchScope::All, Some(seen))?.next_change()?;
     /// assert_eq!(change.kind, KvChangeKind::Deleted { key: b"ada/1".to_vec() });
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn watch(&self, bucket: &str, watched: Watched, after: Option<Version>) -> Result<Watch> {
-        self.store()?
-            .watch(bucket, watched, after)
-            .lift()
-            .map(Watch)
+    pub fn watch(&self, bucket: &str, scope: WatchScope, after: Option<Version>) -> Result<Watch> {
+        self.store()?.watch(bucket, scope, after).lift().map(Watch)
     }
 
     /// Calls `run` with each change, on a background thread, until it returns [`ControlFlow::Break`], the returned
     /// guard is dropped or the database is closed; an error is the last call.
     ///
     /// ```
-    /// use isomerdb::{Database, Watched};
+    /// use isomerdb::{Database, WatchScope};
     /// use std::{ops::ControlFlow, sync::mpsc};
     ///
     /// let db = Database::open_in_memory()?;
     /// let (sender, receiver) = mpsc::channel();
-    /// let _watcher = db.on_change("sessions", Watched::All, None, move |change| match sender.send(change) {
+    /// let _guard = db.on_change("sessions", WatchScope::All, None, move |change| match sender.send(change) {
     ///     Ok(()) => ControlFlow::Continue(()),
     ///     Err(_) => ControlFlow::Break(()), // the receiver is gone
     /// })?;
@@ -90,11 +87,11 @@ impl Database {
     pub fn on_change(
         &self,
         bucket: &str,
-        watched: Watched,
+        scope: WatchScope,
         after: Option<Version>,
         mut run: impl FnMut(Result<KvChange>) -> ControlFlow<()> + Send + 'static,
-    ) -> Result<Watcher> {
+    ) -> Result<WatchGuard> {
         let run = move |change: Result<KvChange, DataError>| run(change.lift());
-        self.store()?.on_change(bucket, watched, after, run).lift()
+        self.store()?.on_change(bucket, scope, after, run).lift()
     }
 }

@@ -133,7 +133,7 @@ impl Chunk {
         }
     }
 
-    /// The value of a slot in a flat row; null where the slot has no column.
+    /// The value of a slot in a flat row; null if the slot has no column.
     pub(crate) fn value(&self, slot: SlotId, row: usize) -> Value {
         self.column(slot)
             .map_or(Value::Null, |column| column.get(row))

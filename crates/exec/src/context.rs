@@ -26,7 +26,7 @@ use crate::{
     error::{ErrorClass, ExecError, Result},
     eval::{LastList, Remembered},
     function::{Environment, FieldQuery},
-    limits::Watch,
+    limits::LimitGuard,
     names::{label_number, property_number, type_number},
     operator::{Child, Morsels},
     procedure::Registry,
@@ -36,11 +36,11 @@ use crate::{
 };
 
 /// The state of one execution, without its transaction.
-pub(crate) struct Run {
+pub(crate) struct ExecutionState {
     pub(crate) plan: Arc<Plan>,
     pub(crate) parameters: Vec<Value>,
     pub(crate) locals: Vec<Value>,
-    pub(crate) watch: Watch,
+    pub(crate) watch: LimitGuard,
     pub(crate) registry: Arc<Registry>,
     /// Operator trees of expressions' sub-plans, by their root; removed while they run.
     pub(crate) subplans: FxHashMap<OpId, Child>,
@@ -52,7 +52,7 @@ pub(crate) struct Run {
     pub(crate) deleted: Deleted,
     pub(crate) threads: Threads,
     numbers: NameNumbers,
-    surroundings: Surroundings,
+    external: ExternalInputs,
     /// State of the random number generator.
     random: Cell<u64>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Run {
 /// What the program around the execution offers to it.
 #[derive(Clone, Default)]
 pub(crate) struct HostAccess {
-    /// How subqueries in separate transactions commit; none where the caller decides what is committed.
+    /// How subqueries in separate transactions commit; none if the caller decides what is committed.
     pub(crate) own_commits: Option<Durability>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
     /// What the program answers about itself.
@@ -69,7 +69,7 @@ pub(crate) struct HostAccess {
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
     /// The addresses that queries may read files from.
     pub(crate) csv_urls: Option<crate::download::CsvUrls>,
-    /// Source of [`Run::views`], for the threads of the execution.
+    /// Source of [`ExecutionState::views`], for the threads of the execution.
     pub(crate) views: Option<Arc<Views>>,
     /// Plans statements that a procedure runs, and holds the graphs in memory.
     #[cfg(feature = "algorithms")]
@@ -166,20 +166,20 @@ type LastIds = (Arc<Vec<Value>>, Element, Value);
 
 /// External inputs: one clock and one seed per execution.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct ExternalInputs {
     pub(crate) statement_time: jiff::Timestamp,
     pub(crate) transaction_time: jiff::Timestamp,
     pub(crate) time_zone: jiff::tz::TimeZone,
     pub(crate) seed: u64,
 }
 
-impl Run {
+impl ExecutionState {
     pub(crate) fn new(
         plan: Arc<Plan>,
         parameters: Vec<Value>,
-        watch: Watch,
+        watch: LimitGuard,
         registry: Arc<Registry>,
-        surroundings: Surroundings,
+        external: ExternalInputs,
         catalog: &Catalog,
     ) -> Self {
         Self {
@@ -196,8 +196,8 @@ impl Run {
             caches: Caches::default(),
             deleted: Deleted::default(),
             threads: Threads::default(),
-            random: Cell::new(surroundings.seed),
-            surroundings,
+            random: Cell::new(external.seed),
+            external,
         }
     }
 }
@@ -205,7 +205,7 @@ impl Run {
 /// A running execution: its state and its transaction.
 pub(crate) struct Cx<'a> {
     pub(crate) tx: &'a mut Transaction,
-    pub(crate) run: &'a mut Run,
+    pub(crate) run: &'a mut ExecutionState,
 }
 
 impl Cx<'_> {
@@ -317,7 +317,7 @@ impl Cx<'_> {
     }
 }
 
-impl Run {
+impl ExecutionState {
     /// The state of a thread that works for this query in its own `transaction` of the same version. It has its own
     /// random number generator.
     pub(crate) fn fork(
@@ -326,9 +326,9 @@ impl Run {
         transaction: &Transaction,
         morsels: Arc<Morsels>,
     ) -> Self {
-        let surroundings = Surroundings {
+        let external = ExternalInputs {
             seed: self.random.get().rotate_left(32) ^ number,
-            ..self.surroundings.clone()
+            ..self.external.clone()
         };
         let watch = self.watch.fork(transaction.store().memory());
         let mut run = Self::new(
@@ -336,7 +336,7 @@ impl Run {
             self.parameters.clone(),
             watch,
             self.registry.clone(),
-            surroundings,
+            external,
             transaction.names(),
         );
         run.threads.morsels = Some(morsels);
@@ -353,16 +353,16 @@ impl Run {
 
     /// The state of a part of this statement that runs in a separate `transaction`.
     pub(crate) fn for_transaction(&self, transaction: &Transaction, number: u64) -> Self {
-        let surroundings = Surroundings {
+        let external = ExternalInputs {
             seed: self.random.get().rotate_left(32) ^ number,
-            ..self.surroundings.clone()
+            ..self.external.clone()
         };
         let mut run = Self::new(
             self.plan.clone(),
             self.parameters.clone(),
             self.watch.fork(transaction.store().memory()),
             self.registry.clone(),
-            surroundings,
+            external,
             transaction.names(),
         );
         run.host = HostAccess {
@@ -537,11 +537,11 @@ impl Environment for Cx<'_> {
     }
 
     fn statement_time(&self) -> jiff::Timestamp {
-        self.run.surroundings.statement_time
+        self.run.external.statement_time
     }
 
     fn transaction_time(&self) -> jiff::Timestamp {
-        self.run.surroundings.transaction_time
+        self.run.external.transaction_time
     }
 
     fn real_time(&self) -> jiff::Timestamp {
@@ -549,7 +549,7 @@ impl Environment for Cx<'_> {
     }
 
     fn time_zone(&self) -> jiff::tz::TimeZone {
-        self.run.surroundings.time_zone.clone()
+        self.run.external.time_zone.clone()
     }
 
     /// SplitMix64 (Steele, Lea, Flood 2014).

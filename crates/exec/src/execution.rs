@@ -15,12 +15,12 @@ use isomer_views::Views;
 
 use crate::{
     chunk::Chunk,
-    context::{Cx, Run, Surroundings, write_error},
+    context::{Cx, ExecutionState, ExternalInputs, write_error},
     download::CsvUrls,
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
     host::Host,
-    limits::{CancelHandle, Limits, Watch},
+    limits::{CancelHandle, LimitGuard, Limits},
     operator::{Argument, Child, Pieces},
     procedure::Registry,
     profiler::Profiler,
@@ -93,7 +93,7 @@ impl Default for ExecutionOptions {
 /// A statement that writes does so while its rows are pulled: pull to the end, or call [`Execution::finish`]. When a
 /// call returns an error, everything that the statement wrote is rolled back, and the transaction remains usable.
 pub struct Execution {
-    run: Run,
+    run: ExecutionState,
     /// How deep a pull may recurse.
     depth: usize,
     body: State,
@@ -167,7 +167,7 @@ impl Execution {
             })
             .collect::<Result<Vec<_>>>()?;
         let statement_time = jiff::Timestamp::now();
-        let surroundings = Surroundings {
+        let external = ExternalInputs {
             statement_time,
             transaction_time: options.transaction_time.unwrap_or(statement_time),
             time_zone: options.time_zone.clone(),
@@ -190,17 +190,17 @@ impl Execution {
                 .operators
                 .iter()
                 .any(|one| matches!(one.op, Op::BatchApply(_)));
-        let watch = Watch::new(
+        let watch = LimitGuard::new(
             options.limits.clone(),
             options.cancel.clone(),
             transaction.store().memory(),
         );
-        let mut run = Run::new(
+        let mut run = ExecutionState::new(
             plan,
             values,
             watch,
             options.registry.clone(),
-            surroundings,
+            external,
             &transaction.catalog(),
         );
         run.host.running = options.running.clone();

@@ -266,7 +266,7 @@ pub(crate) fn fill(cx: &mut Cx<'_>, values: &mut [Value]) -> Result<()> {
 }
 
 impl Contents {
-    /// The contents of all entities in `values`, those in lists, maps and paths too; none where there are no entities.
+    /// The contents of all entities in `values`, those in lists, maps and paths too; none if there are no entities.
     fn of(cx: &mut Cx<'_>, values: &[Value]) -> Result<Option<Self>> {
         let mut contents = Self::default();
         for value in values {

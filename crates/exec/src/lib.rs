@@ -7,8 +7,7 @@
 //! - a query stays within its [`Limits`] or fails with an error that names the limit, and stops within about a thousand
 //!   rows of being cancelled;
 //! - a result is correct or an error: integer overflow, division by zero, wrong types and deleted entities are errors
-//!   of
-//!   the language's own classes ([`ErrorClass`]), never a silent null.
+//!   of the language's own classes ([`ErrorClass`]), never a silent null.
 
 mod accumulate;
 mod builtin;

@@ -72,16 +72,7 @@ impl Stop {
     /// Fails if the query was cancelled or timed out. Reads the clock: call it every few milliseconds of work, not
     /// every step.
     pub fn check(&self) -> Result<()> {
-        if self.cancel.is_cancelled() {
-            return Err(ExecError::Cancelled);
-        }
-        match self.deadline {
-            Some(deadline) if Instant::now() >= deadline => Err(ExecError::limit(
-                of_time(self.time),
-                "narrow it (labels, bounds of paths, LIMIT), add an index, or raise the time limit",
-            )),
-            _ => Ok(()),
-        }
+        check_time(&self.cancel, self.deadline, self.time)
     }
 
     /// How long the query may still run; none without a time limit.
@@ -91,9 +82,22 @@ impl Stop {
     }
 }
 
-/// A limit of time as text.
-fn of_time(limit: Option<Duration>) -> String {
-    format!("{} s of time", limit.unwrap_or_default().as_secs_f64())
+/// Fails if the query was cancelled, or if the deadline that its limit of time gives has passed.
+fn check_time(
+    cancel: &CancelHandle,
+    deadline: Option<Instant>,
+    limit: Option<Duration>,
+) -> Result<()> {
+    if cancel.is_cancelled() {
+        return Err(ExecError::Cancelled);
+    }
+    match deadline {
+        Some(deadline) if Instant::now() >= deadline => Err(ExecError::limit(
+            format!("{} s of time", limit.unwrap_or_default().as_secs_f64()),
+            "narrow it (labels, bounds of paths, LIMIT), add an index, or raise the time limit",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Graph algorithms stop with their query.
@@ -108,7 +112,7 @@ impl isomer_algorithms::StopCheck for Stop {
 
 /// Enforces the limits while a query runs.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct LimitGuard {
     limits: Limits,
     cancel: CancelHandle,
     deadline: Option<Instant>,
@@ -132,7 +136,7 @@ pub(crate) struct Watch {
     batch_bytes: usize,
 }
 
-/// The bounds of the evaluation of a batch: see [`Watch::begin_evaluation`].
+/// The bounds of the evaluation of a batch: see [`LimitGuard::begin_evaluation`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evaluation {
     /// What was computed before it began.
@@ -255,7 +259,7 @@ const IN_FLIGHT_SHARE: usize = 8;
 /// The clock is read once per this number of rows or steps.
 const TICKS: u32 = 1024;
 
-impl Watch {
+impl LimitGuard {
     pub(crate) fn new(limits: Limits, cancel: CancelHandle, memory: &MemoryBudget) -> Self {
         let deadline = limits
             .time
@@ -340,18 +344,9 @@ impl Watch {
         self.check()
     }
 
-    /// Like [`Watch::check`], without resetting the count of units.
+    /// Like [`LimitGuard::check`], without resetting the count of units.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.cancel.is_cancelled() {
-            return Err(ExecError::Cancelled);
-        }
-        match self.deadline {
-            Some(deadline) if Instant::now() >= deadline => Err(ExecError::limit(
-                of_time(self.limits.time),
-                "narrow it (labels, bounds of paths, LIMIT), add an index, or raise the time limit",
-            )),
-            _ => Ok(()),
-        }
+        check_time(&self.cancel, self.deadline, self.limits.time)
     }
 
     /// The stop condition, for other threads.
@@ -400,7 +395,7 @@ impl Watch {
         }
     }
 
-    /// Like [`Watch::hold`], for operators that can spill instead: returns false, and holds nothing, if the query would
+    /// Like [`LimitGuard::hold`], for operators that can spill instead: returns false, and holds nothing, if the query would
     /// exceed half of its limit, or if caches would have to be evicted beyond the minimum that the query needs to work.
     pub(crate) fn try_hold(&mut self, bytes: usize) -> bool {
         self.forget_allowed();
@@ -456,7 +451,7 @@ impl Watch {
 
     /// Begins the evaluation of a batch. Where `can_end_early`, [`ExecError::BatchFull`] asks for fewer rows at once
     /// as soon as what is computed takes more than its share. Returns the evaluation around it, for
-    /// [`Watch::end_evaluation`].
+    /// [`LimitGuard::end_evaluation`].
     pub(crate) fn begin_evaluation(&self, can_end_early: bool) -> Evaluation {
         let start = self.computed.get();
         let around = self.evaluation.get();
@@ -600,7 +595,7 @@ pub(crate) fn over_budget(over: &OverBudget) -> ExecError {
     )
 }
 
-impl Drop for Watch {
+impl Drop for LimitGuard {
     fn drop(&mut self) {
         self.forget_allowed();
         self.all.take(self.held_bytes);
@@ -613,7 +608,7 @@ mod tests {
 
     #[test]
     fn memory_is_counted_and_given_back() {
-        let mut watch = Watch::new(
+        let mut watch = LimitGuard::new(
             Limits {
                 memory_bytes: 100,
                 ..Limits::default()
@@ -631,7 +626,7 @@ mod tests {
     #[test]
     fn all_queries_together_keep_to_the_budget() {
         let memory = MemoryBudget::new(8 << 20);
-        let watch = || Watch::new(Limits::default(), CancelHandle::new(), &memory);
+        let watch = || LimitGuard::new(Limits::default(), CancelHandle::new(), &memory);
         let (mut first, mut second) = (watch(), watch());
         first.hold(FREE_BYTES).unwrap();
         assert_eq!(memory.used_bytes(), 0);
@@ -649,7 +644,7 @@ mod tests {
     #[test]
     fn a_batch_ends_early_where_what_is_computed_takes_its_share_or_does_not_fit() {
         let memory = MemoryBudget::new(16 << 20);
-        let mut watch = Watch::new(Limits::default(), CancelHandle::new(), &memory);
+        let mut watch = LimitGuard::new(Limits::default(), CancelHandle::new(), &memory);
         let share = watch.batch_bytes();
         assert_eq!(share, 256 << 10);
         let around = watch.begin_evaluation(true);
@@ -692,7 +687,7 @@ mod tests {
             ..Limits::default()
         };
         let memory = MemoryBudget::new(0);
-        let mut own = Watch::new(limits, CancelHandle::new(), &memory);
+        let mut own = LimitGuard::new(limits, CancelHandle::new(), &memory);
         let mut other = own.fork(&memory);
         own.hold(700).unwrap();
         other.hold(300).unwrap();
@@ -712,7 +707,7 @@ mod tests {
             ..Limits::default()
         };
         let memory = MemoryBudget::new(0);
-        let mut own = Watch::new(limits, CancelHandle::new(), &memory);
+        let mut own = LimitGuard::new(limits, CancelHandle::new(), &memory);
         let (mut one, other) = (own.fork(&memory), own.fork(&memory));
         one.allow(600).unwrap();
         assert!(other.allow(500).is_err() && own.hold(500).is_err());
@@ -735,7 +730,7 @@ mod tests {
             ..Limits::default()
         };
         let memory = MemoryBudget::new(0);
-        let own = Watch::new(limits, CancelHandle::new(), &memory);
+        let own = LimitGuard::new(limits, CancelHandle::new(), &memory);
         let room = Arc::<Room>::default();
         // More than the limit: a single sender is always admitted. Then an eighth.
         let first = own.fork(&memory).hold_in_flight(900, &room).unwrap();
@@ -766,7 +761,7 @@ mod tests {
             memory_bytes: 1000,
             ..Limits::default()
         };
-        let mut watch = Watch::new(limits, CancelHandle::new(), &MemoryBudget::new(0));
+        let mut watch = LimitGuard::new(limits, CancelHandle::new(), &MemoryBudget::new(0));
         assert!(watch.try_hold(500));
         assert!(!watch.try_hold(1));
         watch.hold(500).unwrap();
@@ -777,7 +772,7 @@ mod tests {
     #[test]
     fn time_and_cancellation_are_noticed_within_a_thousand_ticks() {
         let handle = CancelHandle::new();
-        let mut watch = Watch::new(
+        let mut watch = LimitGuard::new(
             Limits {
                 time: None,
                 ..Limits::default()
@@ -789,7 +784,7 @@ mod tests {
         let stopped = (0..2 * TICKS).find_map(|_| watch.tick(1).err());
         assert!(matches!(stopped, Some(ExecError::Cancelled)));
 
-        let mut watch = Watch::new(
+        let mut watch = LimitGuard::new(
             Limits {
                 time: Some(Duration::ZERO),
                 ..Limits::default()

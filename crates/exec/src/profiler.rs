@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use isomer_plan::physical::OpId;
 
-use crate::{limits::Watch, result::OperatorProfile};
+use crate::{limits::LimitGuard, result::OperatorProfile};
 
 /// The profiles of a plan's operators, measured by one thread.
 ///
@@ -55,7 +55,7 @@ impl Profiler {
     }
 
     /// Begins a call of an operator.
-    pub(crate) fn begin(&mut self, watch: &Watch) -> Call {
+    pub(crate) fn begin(&mut self, watch: &LimitGuard) -> Call {
         Call {
             before: std::mem::take(&mut self.inner),
             held_bytes: watch.held_bytes(),
@@ -64,7 +64,7 @@ impl Profiler {
     }
 
     /// Ends the latest call, and adds what it used to the operator's profile.
-    pub(crate) fn end(&mut self, id: OpId, call: Call, watch: &Watch) {
+    pub(crate) fn end(&mut self, id: OpId, call: Call, watch: &LimitGuard) {
         let used = Usage {
             time: call.started.elapsed(),
             held_bytes: watch.held_bytes() as i64 - call.held_bytes as i64,

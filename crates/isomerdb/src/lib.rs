@@ -17,7 +17,8 @@
 //! # Ok::<(), isomerdb::Error>(())
 //! ```
 //!
-//! A [`Database`] is opened once per process and cloned to its threads. [`Database::query`] runs one query in its own
+//! A [`Database`] is opened once per process and cloned to its threads; several processes may have it open with
+//! [`Sharing::Shared`]. [`Database::query`] runs one query in its own
 //! transaction; [`Database::transact`] runs several operations in one and repeats them after a conflict;
 //! [`Database::read`] reads one version. Each [`Error`] has an [`ErrorKind`] that says what to do next.
 //!
@@ -35,8 +36,8 @@
 //!
 //! # Features
 //!
-//! `algorithms` (the procedures `algo.*`), `encryption`, `files`, `regex` (the operator `=~`), `replicas` (opening
-//! databases that are replicas) and `unicode` (`normalize()`, `IS NORMALIZED`) are on by default. `gzip` adds
+//! `algorithms` (the procedures `algo.*` and `gds.*`), `encryption`, `files`, `regex` (the operator `=~`), `replicas`
+//! (opening databases that are replicas) and `unicode` (`normalize()`, `IS NORMALIZED`) are on by default. `gzip` adds
 //! `LOAD CSV` of compressed files, `redb` a second storage engine, `replication` the exchange with other replicas.
 //!
 //! The types are those of this version of `isomerdb`, also where they are defined in a crate below.
@@ -57,8 +58,8 @@ pub use isomer_db::{
     RelationshipContent, ReplicaId, RestorePoint, RestoreTask, Restored, Result, Row, RowCursor,
     RowStream, SchemaClash, SchemaError, Sharing, SharingProcess, StatementClass, Statistics,
     TransactionRows, TypeId, TypedBucket, TypedPairs, Update, UrlAnswer, UrlClient, Value,
-    ValueError, Verdict, Version, Watch, Watched, Watcher, WriteTransaction, from_value, jiff,
-    json, params, temporal, to_map, to_value,
+    ValueError, Version, Watch, WatchGuard, WatchScope, WriteTransaction, from_value, jiff, json,
+    params, temporal, to_map, to_value,
 };
 #[cfg(feature = "files")]
 #[doc(inline)]

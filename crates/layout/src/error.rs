@@ -274,8 +274,13 @@ impl DataError {
     }
 
     /// Whether the operation needs the database alone, and other processes have it open.
-    pub fn is_needs_alone(&self) -> bool {
+    pub fn requires_exclusive_use(&self) -> bool {
         matches!(self, Self::Storage(StorageError::NeedsAlone { .. }))
+    }
+
+    /// A change of a database that was opened for reading only.
+    pub fn read_only() -> Self {
+        Self::Denied("the database is opened for reading only: open it for writing".to_owned())
     }
 
     /// Input that is wrong.

@@ -12,10 +12,10 @@
 //! | `03` | `02`, name | definition | constraints |
 //! | `04` | space (0 node, 1 relationship), `u32` label or type, `id` first | length, `id` | extents of ids |
 //! | `05` | space | first id never reserved, `id` | end of the reserved ids |
-//! | `06` | – | see `counts` | counts at a version |
-//! | `07` | 1 label or 2 type, `u32` number | see `statistics::stored` | statistics |
+//! | `06` | – | see `data::counts` | counts at a version |
+//! | `07` | 1 label or 2 type, `u32` number | see `data::statistics::stored` | statistics |
 //! | `08` | – | see `lineage` | eras, and where the change stream begins |
-//! | `09` | – | 16 bytes, a random UUID | identity of the database, see `identity` |
+//! | `09` | – | 16 bytes, a random UUID | identity of the database |
 //! | `10` | `id` node | labels, properties (see `record`) | nodes |
 //! | `11` | `id` relationship | type, ends, properties (see `record`) | relationships |
 //! | `12` | `id` node, link, `id` other end, `id` relationship | – | adjacency, two entries a relationship |
@@ -39,8 +39,8 @@
 //! | `43` | `id` transaction | `id` transactions up to this one were here or given up before it | own transactions above that of `42` that are here |
 //! | `44` | – | `id` replica that this is, `id` first number never reserved, `u8` whether open | own transaction numbers |
 //! | `45` | `id` property | – | properties that some record holds as a convergent field |
-//! | `46` | space, `id` node or relationship | see `replication::metadata` | shadows of records |
-//! | `46` | `02`, `id` file | see `replication::files` | shadows of files |
+//! | `46` | space, `id` node or relationship | see `replication::metadata` | metadata rows of records |
+//! | `46` | `02`, `id` file | see `replication::files` | metadata rows of files |
 //! | `47` | space (`02` files), identity | `id` node, relationship or file | names of records and files between replicas |
 //! | `48` | a key of the tags `20`, `21`, `22`, `25`, `29`, `2a` | versions, see `replication::cells`, `buckets` and `files` | who wrote buckets, their entries and sequences, sizes and content of files |
 //! | `49` | `00` | dot, `id` hybrid time | when the database became a replica |
@@ -48,11 +48,11 @@
 //! | `49` | `02`, 16 bytes | see `replication::members` | members |
 //! | `49` | `03`, name | see `replication::members` | peers |
 //! | `49` | `04`, kind, see `replication::conflicts` | – | conflicts |
-//! | `49` | `05` | see `replication::join` | a snapshot that is being joined |
+//! | `49` | `05` | see `replication::state_transfer::receive` | exists while the state of another replica is merged |
 //! | `49` | `06`, `u32` type | the name of its constraint, or nothing for the usual one | types whose relationships keep their ends |
 //! | `49` | `07` | `id` ms, 0 for ever | how long the log is kept for a member that does not acknowledge it |
 //! | `49` | `08`, `id` index | – | indexes that were given up, as they cannot hold fields that other replicas made |
-//! | `49` | `09` | see `replication::space` | the replicated space, where one is declared |
+//! | `49` | `09` | see `replication::space` | the replicated space, if one is declared |
 //! | `4a` | `id` replica, `id` transaction | see `replication::entry` | the log |
 //! | `4c` | `00`, hash of a path | path, versions, see `replication::files` | folders that were made explicitly |
 //! | `4c` | `01`, hash of a path, `id` file | – | files by path |
@@ -126,7 +126,7 @@ pub const TAG_OWN_NUMBER: u8 = 0x43;
 pub const NUMBERS: &[u8] = &[0x44];
 pub const TAG_CONVERGENT_PROPERTY: u8 = 0x45;
 
-const TAG_SHADOW: u8 = 0x46;
+const TAG_METADATA: u8 = 0x46;
 const TAG_IDENTITY: u8 = 0x47;
 const TAG_CELL: u8 = 0x48;
 const TAG_REPLICATION: u8 = 0x49;
@@ -239,7 +239,7 @@ pub fn id_len(id: u64) -> usize {
     }
 }
 
-/// The first key after all keys that begin with `prefix`; `None` where there is none.
+/// The first key after all keys that begin with `prefix`; `None` if there is none.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -665,16 +665,16 @@ pub fn convergent_property(prop: u32) -> Vec<u8> {
     tagged(TAG_CONVERGENT_PROPERTY, prop.into())
 }
 
-/// The shadow of a record.
+/// The metadata row of a record.
 pub fn metadata_row(space: IdSpace, id: u64) -> Vec<u8> {
-    let mut key = vec![TAG_SHADOW, space as u8];
+    let mut key = vec![TAG_METADATA, space as u8];
     push_id(&mut key, id);
     key
 }
 
-/// The prefix of all shadows of a space.
+/// The prefix of all metadata rows of a space.
 pub fn metadata_rows(space: IdSpace) -> Vec<u8> {
-    vec![TAG_SHADOW, space as u8]
+    vec![TAG_METADATA, space as u8]
 }
 
 /// The record id under an identity.
@@ -720,7 +720,7 @@ pub fn is_replica_row(key: &[u8]) -> bool {
     let merged = [TAG_BUCKET_SEQUENCE, TAG_FILE_CHUNK, TAG_CONVERGENT];
     let metadata = [
         TAG_SEEN,
-        TAG_SHADOW,
+        TAG_METADATA,
         TAG_IDENTITY,
         TAG_CELL,
         TAG_REPLICATION,

@@ -61,12 +61,12 @@ impl Lineage {
         self.eras.is_empty()
     }
 
-    /// The newest era, to which later commits belong; nothing where none was ever recorded.
+    /// The newest era, to which later commits belong; nothing if none was ever recorded.
     pub fn newest(&self) -> Option<EraId> {
         self.eras.last().map(|era| era.id)
     }
 
-    /// How many eras began after the given one; nothing where it is unknown. Files of an old one should be built again
+    /// How many eras began after the given one; nothing if it is unknown. Files of an old one should be built again
     /// before it is forgotten, which it is after a hundred.
     pub fn age(&self, id: &EraId) -> Option<usize> {
         let newer = self.eras.iter().rev().position(|era| era.id == *id)?;
@@ -78,7 +78,7 @@ impl Lineage {
         self.trimmed <= version
     }
 
-    /// The record at the version of `read`; empty where there is none.
+    /// The record at the version of `read`; empty if there is none.
     ///
     /// # Errors
     /// [`DataError::Corrupt`] for an unreadable record.

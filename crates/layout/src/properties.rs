@@ -6,7 +6,7 @@ use isomer_value::{Map, Value, limits::MAX_NESTING};
 
 use crate::{DataError, catalog::schema::FieldPath};
 
-/// The value at a path; nothing where a step is missing, null or not a map.
+/// The value at a path; nothing if a step is missing, null or not a map.
 pub fn at_path<'a>(properties: &'a Map, path: &FieldPath) -> Option<&'a Value> {
     let (first, rest) = path.0.split_first()?;
     let mut value = properties.get(first)?;

@@ -1,8 +1,10 @@
 //! The engine's backend: groups of commits are written to the log and the memtable, then become visible.
 
+mod copy;
+mod insert;
+mod inspect;
+
 use std::{
-    collections::HashSet,
-    ops::ControlFlow,
     path::Path,
     sync::{
         Arc, OnceLock, Weak,
@@ -12,31 +14,30 @@ use std::{
 };
 
 use isomer_shared_log::{LogProcess, SharedLog};
-use isomer_storage::sync::{MutexGuard, RwLock};
+use isomer_storage::sync::RwLock;
 use isomer_storage::{
     AloneHold, Backend, Capabilities, Commit, Durability, KeyRange, LogPoint, LoggedEnd,
-    MAX_KEY_BYTES, MAX_VALUE_BYTES, MemoryKind, Order, PairIterator, Reservation, Statistics,
-    StorageError, StreamEntry, Version, View, damaged, io_error, version_not_kept,
+    MAX_KEY_BYTES, MAX_VALUE_BYTES, MemoryKind, PairIterator, Reservation, Statistics,
+    StorageError, StreamEntry, Version, View, damaged, version_not_kept,
 };
-use isomer_vfs::{Lock, OpenMode};
+use isomer_vfs::Lock;
 
 use crate::{
-    BlockCache, LevelStatistics, LogSharing, LsmOptions, MergeCursor, OnChange, RangeTombstone,
-    Tree, TreeOptions,
+    BlockCache, LogSharing, LsmOptions, MergeCursor, OnChange, Tree, TreeOptions,
     background::{Background, is_flushing},
-    backup::{begin, end},
     core::{Core, Progress, no_memory},
     limit::{Limiter, Work},
-    log::{Chain, Change, Flushed, LARGE_RECORD_BYTES, Log, LogOptions, Replayed},
-    log_check,
-    manifest::{MANIFEST, Stored, Whole},
-    memtable::{Chunks, Committer, Memtable},
+    log::{Chain, Flushed, LARGE_RECORD_BYTES, Log, LogOptions},
+    manifest::{MANIFEST, Stored},
+    memtable::{Chunks, Memtable},
     open,
     processes::{self, Entered, Lease, LeaseOutcome, OpenedLog, PrivateDatabase, SharedWal, Wal},
     source::Source,
     state::{LsmView, Shared, State},
-    tree::LiveFile,
 };
+
+pub use copy::{BackupLock, Copied};
+use insert::{content_bytes, insert, replay, room_for};
 
 /// All open parts of the engine, and the last version.
 pub struct LsmBackend {
@@ -50,8 +51,6 @@ const ALL: KeyRange<'static> = KeyRange {
     end: None,
 };
 
-/// A deleted range with more keys than this becomes a range tombstone.
-const MAX_SINGLE_DELETIONS: usize = 32;
 /// Entries replayed when opening are flushed if they fill at least this fraction of a memtable.
 const REPLAY_FLUSH_SHARE: usize = 8;
 
@@ -60,9 +59,6 @@ const MAX_READ_AHEAD_THREADS: usize = 4;
 
 /// A scan that has read nothing for this long loses its read-ahead thread.
 const READ_AHEAD_IDLE: Duration = Duration::from_secs(1);
-
-/// With more entries than this, pairs are estimated instead of counted.
-const MAX_COUNTED_ENTRIES: u64 = 200_000;
 
 impl LsmBackend {
     /// `unfinished`: also opens a database that is being restored.
@@ -316,7 +312,7 @@ impl LsmBackend {
                 self.core.seal(self.version());
             }
         }
-        self.core.flush_noting()?;
+        self.core.flush_all_sealed()?;
         let _tidying = self.core.tidying.lock();
         self.core.tidy()
     }
@@ -341,29 +337,6 @@ impl LsmBackend {
         Ok(())
     }
 
-    /// The lock of a backup: one at a time, of all processes that share the database.
-    pub fn begin_backup(&self) -> Result<BackupLock<'_>, StorageError> {
-        let core = &*self.core;
-        let in_progress = || {
-            StorageError::Unavailable(format!(
-                "another backup of `{}` is in progress: wait until it ends",
-                core.directory.display()
-            ))
-        };
-        let here = core.backing_up.try_lock().ok_or_else(in_progress)?;
-        let elsewhere = match core.wal {
-            Wal::Own(_) => None,
-            Wal::Shared(_) => {
-                let lock = processes::lock_backup(&core.directory, &core.options)?;
-                Some(lock.ok_or_else(in_progress)?)
-            }
-        };
-        Ok(BackupLock {
-            _here: here,
-            _elsewhere: elsewhere,
-        })
-    }
-
     /// Its folder.
     pub fn directory(&self) -> &Path {
         &self.core.directory
@@ -372,63 +345,6 @@ impl LsmBackend {
     /// The options with which it was opened.
     pub fn options(&self) -> &LsmOptions {
         &self.core.options
-    }
-
-    /// Like [`Backend::checkpoint`], with a given identity of the copy.
-    pub fn checkpoint_as(&self, target: &Path, identity: u128) -> Result<Copied, StorageError> {
-        let core = &*self.core;
-        let disk = &core.options.disk;
-        let occupied = match disk.list(target) {
-            Ok(names) => !names.is_empty(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-            Err(error) => return Err(io_error("reading", target, &error)),
-        };
-        if occupied {
-            return Err(StorageError::Invalid(format!(
-                "`{}` already exists: give a new or an empty directory",
-                target.display()
-            )));
-        }
-        if !core.options.read_only {
-            self.sync()?;
-        }
-        // The tables of a follower should not be much older than the log.
-        core.follow_tables()?;
-        // An incomplete copy must not open, in particular not as an older version of the database.
-        let marker = begin(&**disk, target)?;
-        // Until the log is copied, segments that the manifest refers to must stay.
-        let _tidying = core.tidying.lock();
-        // No bulk load may take place in between: the log would have one that the manifest does not.
-        let writer = self.core.writer.lock();
-        let files = core.tree.live_files();
-        let view = self.view()?;
-        let time_ms = core.wal.last_ms();
-        drop(writer);
-        let (tables, log) = (target.join(open::TABLES), target.join(open::LOG));
-        for folder in [&tables, &log] {
-            disk.make_folder(folder)
-                .map_err(|error| io_error("making", folder, &error))?;
-        }
-        let links = match &core.wal {
-            Wal::Own(own) => own.copy_to(&log, view.version())?,
-            Wal::Shared(wal) => {
-                let point = files.stored.log_point.unwrap_or_default();
-                processes::copy_log(core, wal, &log, point, view.version())?
-            }
-        };
-        copy_tables(core, &tables, &files.files)?;
-        let whole = Whole {
-            database: identity,
-            links,
-        };
-        core.tree.write_copy(&files.stored, &tables, whole)?;
-        open::copy_keys(&core.directory, target, &**disk)?;
-        open::create(target, &core.options, identity, open::OWN_LOG)?;
-        end(&**disk, target, &marker)?;
-        Ok(Copied {
-            version: view.version(),
-            time_ms,
-        })
     }
 
     /// The last published version.
@@ -449,45 +365,6 @@ impl LsmBackend {
         }
         let reserved = memory.reserve(MemoryKind::Writes, bytes + bytes / 8);
         reserved.map(Some).map_err(no_memory)
-    }
-
-    /// Inserts a group of commits that does not fit into a memtable into several, each of which is flushed when
-    /// it is full. Readers see their contents only once the last version is published, and until the next flush
-    /// the log has all of it.
-    ///
-    /// In a shared log the group is one record, up to `record_end`: once it is applied from there again, all of it is.
-    fn insert_large(&self, commits: &[Commit<'_>], record_end: Option<LogPoint>) {
-        let core = &*self.core;
-        let limit = core.options.memtable_bytes;
-        let mut continues = true;
-        let before_group = commits.first().map_or(0, |first| first.version - 1);
-        for commit in commits {
-            let (last, end) = match record_end {
-                Some(end) => (before_group, end.next),
-                None => (commit.version - 1, 0),
-            };
-            let state = core.shared.state();
-            let mut committer = state.active.committer();
-            insert_deleted_ranges(&state, &mut committer, commit);
-            drop(committer);
-            drop(state);
-            let mut slots = commit.writes.slots().peekable();
-            while slots.peek().is_some() {
-                let state = core.shared.state();
-                let mut bytes = 0;
-                let part = std::iter::from_fn(|| {
-                    let (key, value) = slots.next_if(|_| bytes < limit / PARTS)?;
-                    bytes += key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES;
-                    Some((key, value))
-                });
-                state.active.committer().insert_all(commit.version, part);
-                if continues && state.active.bytes() >= limit - limit / PARTS {
-                    drop(state);
-                    // If the disk is full, the rest of the commit stays in memory: it is in the log already.
-                    continues = core.flush_part(last, end).is_ok();
-                }
-            }
-        }
     }
 
     /// Applies commits that are in a shared log before `end`, and publishes the last version. The caller holds the
@@ -527,12 +404,6 @@ impl LsmBackend {
         let old = std::mem::replace(&mut *self.published.write(), view);
         drop(old);
     }
-}
-
-/// Keeps other backups of the database away.
-pub struct BackupLock<'a> {
-    _here: MutexGuard<'a, ()>,
-    _elsewhere: Option<Lock>,
 }
 
 impl PrivateDatabase for LsmBackend {
@@ -629,7 +500,7 @@ fn tree_options(directory: &Path, options: &LsmOptions, base: &Base) -> TreeOpti
                 if is_flushing() {
                     Work::Flush
                 } else {
-                    Work::Merge
+                    Work::Compaction
                 },
             );
         }
@@ -656,15 +527,6 @@ fn on_change(shared: &Arc<OnceLock<Weak<Shared>>>) -> OnChange {
     })
 }
 
-/// Contents of a copy of the database.
-#[derive(Clone, Copy, Debug)]
-pub struct Copied {
-    /// Its version.
-    pub version: Version,
-    /// Time of the last commit in it, or of a later one, in milliseconds since 1970; 0 if no commit is known.
-    pub time_ms: u64,
-}
-
 /// Refuses a database whose manifest is missing or older than its file `STORE` requires.
 fn check_manifest(
     directory: &Path,
@@ -687,43 +549,6 @@ fn check_manifest(
     let path = folder.join(MANIFEST);
     let what = format!("its manifest `{}` is {what}", path.display());
     Err(damaged(directory, &what))
-}
-
-/// Hard-links tables into the folder of a copy of the database, or copies them if that is impossible.
-fn copy_tables(core: &Core, folder: &Path, files: &[LiveFile]) -> Result<(), StorageError> {
-    let disk = &core.options.disk;
-    for LiveFile { name, file } in files {
-        let (from, to) = (
-            core.directory.join(open::TABLES).join(name),
-            folder.join(name),
-        );
-        if disk.link(&from, &to).is_ok() {
-            continue;
-        }
-        let copied = (|| {
-            // After an error a link may still exist, and a write to it would write into the database's own
-            // file.
-            match disk.remove(&to) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            // Another process, which maintains the tables, may have removed its name.
-            let (from, to) = (file, disk.open(&to, OpenMode::Create)?);
-            let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
-            loop {
-                match from.read_at(&mut bytes, at)? {
-                    0 => return to.sync(),
-                    count => {
-                        to.write_all_at(&bytes[..count], at)?;
-                        at += count as u64;
-                    }
-                }
-            }
-        })();
-        copied.map_err(|error| io_error("copying", &to, &error))?;
-    }
-    disk.sync_folder(folder)
-        .map_err(|error| io_error("writing", folder, &error))
 }
 
 /// Poisons the engine if it is dropped by a panic: a commit was interrupted.
@@ -775,16 +600,6 @@ fn next_key(cursor: &mut MergeCursor<Source>, key: &[u8]) -> Result<Option<Vec<u
     })
 }
 
-/// Bytes that an entry takes in a memtable in addition to its key and value.
-const ENTRY_BYTES: usize = 48;
-/// Number of steps in which a large commit fills a memtable.
-const PARTS: usize = 8;
-
-/// Bytes of a commit's keys and values.
-fn content_bytes(commit: &Commit<'_>) -> usize {
-    commit.writes.content_bytes() + commit.stream.len()
-}
-
 /// Bytes that a record of the shared log takes in memtables, for each of its bytes: an estimate.
 const RECORD_SHARE: usize = 2;
 
@@ -792,112 +607,6 @@ const RECORD_SHARE: usize = 2;
 /// [`MAX_RECORD_BATCH_BYTES`].
 const RECORD_BATCH_SHARE: usize = 64;
 const MAX_RECORD_BATCH_BYTES: usize = 256 << 10;
-
-/// Approximate bytes that a commit takes in memtables.
-fn room_for(commit: &Commit<'_>) -> usize {
-    let entries = commit.writes.slots().len() + commit.writes.deleted_ranges().len();
-    commit.writes.content_bytes() + entries * ENTRY_BYTES
-}
-
-/// Inserts commits into the active memtable.
-fn insert(state: &State, commits: &[Commit<'_>]) {
-    let mut committer = state.active.committer();
-    for commit in commits {
-        insert_deleted_ranges(state, &mut committer, commit);
-        committer.insert_all(commit.version, commit.writes.slots());
-    }
-}
-
-/// Inserts the deleted ranges of a commit into the active memtable.
-fn insert_deleted_ranges(state: &State, committer: &mut Committer<'_>, commit: &Commit<'_>) {
-    for range in commit.writes.deleted_ranges() {
-        let is_written = |key: &[u8]| commit.writes.has_slot(key);
-        // If reading the range fails, a range tombstone still deletes it.
-        if !delete_singly(state, committer, commit.version, range, &is_written).unwrap_or(false) {
-            insert_range_tombstone(committer, range, commit.version);
-        }
-    }
-}
-
-fn insert_range_tombstone(committer: &mut Committer<'_>, range: KeyRange<'_>, version: Version) {
-    committer.add_range_tombstone(RangeTombstone {
-        start: range.start.into(),
-        end: range.end.map(Into::into),
-        version,
-    });
-}
-
-/// Deletes the keys of a range one by one if they are few, except for those that the same commit writes: a
-/// range tombstone slows down reads of nearby keys until it has been compacted into the last level. Returns
-/// whether it did.
-fn delete_singly(
-    state: &State,
-    committer: &mut Committer<'_>,
-    version: Version,
-    range: KeyRange<'_>,
-    is_written: &dyn Fn(&[u8]) -> bool,
-) -> Result<bool, StorageError> {
-    let mut keys: Vec<Vec<u8>> = Vec::new();
-    let mut cursor = state.cursor(range, version - 1)?;
-    cursor.visit(range, Order::Ascending, &mut |key, _| {
-        keys.push(key.to_vec());
-        match keys.len() > MAX_SINGLE_DELETIONS {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    })?;
-    if keys.len() > MAX_SINGLE_DELETIONS {
-        return Ok(false);
-    }
-    for key in keys.iter().filter(|key| !is_written(key)) {
-        committer.insert(key, version, None);
-    }
-    Ok(true)
-}
-
-/// Inserts a commit that only the log has into the memtable.
-///
-/// If a bulk load followed it that is in tables already, a range that the commit deletes must not become a
-/// range tombstone, which would hide the loaded pairs below it: the keys that were originally deleted one by
-/// one are found again. If they were many, the range got a range tombstone, and the bulk load waited until that
-/// was flushed, or does not overlap the range.
-fn replay(state: &State, replayed: Replayed<'_>, directory: &Path) -> Result<(), StorageError> {
-    let Replayed { version, writes } = replayed;
-    let undecoded = |_| {
-        damaged(
-            directory,
-            &format!("the commit {version} in its log cannot be decoded"),
-        )
-    };
-    let is_before_load = state.levels.ingested.is_some_and(|load| load > version);
-    let mut written: HashSet<Vec<u8>> = HashSet::new();
-    if is_before_load {
-        let noted = writes.for_each(|change| {
-            if let Change::Set(key, _) = change {
-                written.insert(key.to_vec());
-            }
-        });
-        noted.map_err(undecoded)?;
-    }
-    let mut committer = state.active.committer();
-    let mut outcome = Ok(());
-    let applied = writes.for_each(|change| match change {
-        Change::DeleteRange(range) => {
-            let is_written = |key: &[u8]| written.contains(key);
-            match is_before_load {
-                true => match delete_singly(state, &mut committer, version, range, &is_written) {
-                    Ok(true) => {}
-                    Ok(false) => insert_range_tombstone(&mut committer, range, version),
-                    Err(error) => outcome = Err(error),
-                },
-                false => insert_range_tombstone(&mut committer, range, version),
-            }
-        }
-        Change::Set(key, value) => committer.insert(key, version, value),
-    });
-    applied.map_err(undecoded)?;
-    outcome
-}
 
 impl Backend for LsmBackend {
     type View = LsmView;
@@ -1155,7 +864,7 @@ impl Backend for LsmBackend {
             .is_some_and(|(first, last)| core.shared.state().memtables_touch(&first, Some(&last)));
         if touched {
             core.seal(version - 1);
-            core.flush_noting()?;
+            core.flush_all_sealed()?;
         }
         let _unfinished = Unfinished::of(core);
         log.append_ingestion(version, stream.unwrap_or_default(), core.now_ms())
@@ -1195,7 +904,7 @@ impl Backend for LsmBackend {
         if !core.shared.state().active.is_empty() {
             core.seal(version - 1);
         }
-        core.flush_noting()?;
+        core.flush_all_sealed()?;
         let view = self.view()?;
         let mut cursor = view.cursor(ALL)?;
         let mut existing = |key: &[u8]| next_key(&mut cursor, key);
@@ -1217,7 +926,7 @@ impl Backend for LsmBackend {
             .tree
             .commit_load(ingestion, version - 1, point, &mut commit)
         {
-            core.heed_tree();
+            core.stop_if_tree_failed();
             return match appended {
                 Some(_) => Err(StorageError::CommitUnknown(format!(
                     "{error}: the bulk load is in the log, and visible when the database is opened again"
@@ -1233,130 +942,11 @@ impl Backend for LsmBackend {
     }
 
     fn statistics(&self) -> Result<Statistics, StorageError> {
-        let view = self.view()?;
-        let log = match &self.core.wal {
-            Wal::Own(log) => log.statistics(view.version())?,
-            Wal::Shared(_) => processes::log_statistics(&self.core)?,
-        };
-        let state = self.core.shared.state();
-        let levels = state.levels.statistics();
-        let sum = |of: fn(&LevelStatistics) -> u64| levels.iter().map(of).sum::<u64>();
-        let (value_bytes, _) = state.levels.value_bytes();
-        let table_bytes = sum(|level| level.bytes);
-        let entries = sum(|level| level.entries)
-            + state
-                .memtables()
-                .map(|memtable| memtable.entry_count())
-                .sum::<u64>();
-        let mut key_count = 0;
-        if entries <= MAX_COUNTED_ENTRIES {
-            view.visit(ALL, Order::Ascending, &mut |_, _| {
-                key_count += 1;
-                ControlFlow::Continue(())
-            })?;
-        } else {
-            // Counting would read all of them, which takes seconds: assume that each deletion deleted a key,
-            // and that none was put twice.
-            key_count = entries.saturating_sub(2 * sum(|level| level.deletions));
-        }
-        let detail = |name: &str, value: u64| (name.to_owned(), value.to_string());
-        let (hits, misses) = self.core.cache.hits_and_misses();
-        let mut details = vec![
-            detail("log_bytes", log.stored_bytes),
-            detail("log_segments", log.segments),
-            detail("log_dropped_bytes", log.dropped_bytes),
-            detail("table_bytes", table_bytes),
-            detail("value_bytes", value_bytes),
-            detail("entries", entries),
-            detail("memtable_bytes", state.memtable_bytes() as u64),
-            detail("sealed_memtables", state.sealed.len() as u64),
-            detail("cache_bytes", self.core.cache.used_bytes() as u64),
-            detail("pinned_bytes", self.core.cache.pinned_bytes() as u64),
-            detail("slowed_ms", self.core.slowed_ms()),
-            detail("cache_hits", hits),
-            detail("cache_misses", misses),
-            detail("runs", levels.iter().map(|level| level.runs as u64).sum()),
-            detail("merge_backlog_bytes", self.core.tree.backlog_bytes()),
-            detail(
-                "merged_bytes",
-                self.core.tree.merged_bytes.load(Ordering::Relaxed),
-            ),
-            detail(
-                "flushed_bytes",
-                self.core.tree.flushed_bytes.load(Ordering::Relaxed),
-            ),
-            detail("oldest_version", self.oldest_version()),
-        ];
-        if let Some(wal) = self.core.wal.shared() {
-            let point = self.core.tree.current().log_point;
-            details.push(detail("maintains_tables", u64::from(self.maintains())));
-            details.push(detail(
-                "adopted_tables",
-                wal.adoptions.load(Ordering::Relaxed),
-            ));
-            details.push(detail("applied_position", wal.applied().next));
-            details.push(detail("flushed_position", point.next));
-        }
-        details.extend(
-            self.core
-                .merge_trouble()
-                .map(|trouble| ("merge_trouble".to_owned(), trouble)),
-        );
-        for (number, level) in levels.iter().enumerate() {
-            let text = format!(
-                "{} runs, {} tables, {} bytes, {} entries",
-                level.runs, level.tables, level.bytes, level.entries
-            );
-            details.push((format!("level_{number}"), text));
-        }
-        let mut statistics = Statistics::default();
-        statistics.key_count = key_count;
-        statistics.stored_bytes = log.stored_bytes + table_bytes + value_bytes;
-        statistics.syncs = log.syncs;
-        statistics.stream_entries = log.stream_entries;
-        statistics.details = details;
-        Ok(statistics)
+        inspect::statistics(self)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
-        let core = &*self.core;
-        let own = match &core.wal {
-            Wal::Own(own) => own,
-            Wal::Shared(wal) => return processes::verify(core, wal, progress),
-        };
-        let (view, state, pinned) = {
-            // No segment may be removed between the two; afterwards `pinned` holds them.
-            let _tidying = core.tidying.lock();
-            (self.view()?, core.shared.state(), own.pin())
-        };
-        let levels = state.levels.clone();
-        let (in_log, in_tables) = (pinned.record_bytes(), 2 * levels.file_bytes());
-        // The log is read a second time to compare it with the tables.
-        let total = 2 * in_log + in_tables;
-        let mut done = 0;
-        let log = own.verify(&pinned, &mut |bytes| {
-            done += bytes;
-            progress(done.min(in_log), total);
-        })?;
-        let mut damage = log.damage;
-        damage.extend(levels.verify(&mut |done, _| progress(in_log + done.min(in_tables), total))?);
-        let upto = view.version();
-        if upto > levels.flushed().max(log.last) {
-            damage.push(format!(
-                "the log ends at the commit {}, the last one is {upto}, which is not in tables",
-                log.last
-            ));
-        }
-        if damage.is_empty() && log.last >= upto && log.whole_from <= upto {
-            let mut done = in_log + in_tables;
-            damage =
-                log_check::compare(own, &pinned, &state, log.whole_from, upto, &mut |bytes| {
-                    done += bytes;
-                    progress(done.min(total), total);
-                })?;
-        }
-        progress(total, total);
-        Ok(damage)
+        inspect::verify(self, progress)
     }
 }
 
@@ -1379,9 +969,9 @@ impl Drop for LsmBackend {
 
 /// Lets reads trigger compactions, and flushes what was replayed.
 fn begin_background_work(core: &Arc<Core>, last: Version) {
-    let merges = Arc::downgrade(core);
+    let weak = Arc::downgrade(core);
     core.tree.current().seek_budget.on_due(move || {
-        if let Some(core) = merges.upgrade()
+        if let Some(core) = weak.upgrade()
             && core.tree.needs_compaction()
         {
             core.signal(|signals| signals.compact = true);

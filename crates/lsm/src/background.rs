@@ -15,7 +15,7 @@ use crate::{core::Core, processes};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// which doubles with each further failure, up to this: a compaction may have read and written much before it
 /// failed.
-const MAX_PATIENCE: Duration = Duration::from_secs(60);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
 /// A memtable that received no commits for this long is flushed, to free its memory.
 const IDLE: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ impl Background {
         };
         for (name, run) in [
             ("lsm-flush", flush as fn(&Core)),
-            ("lsm-compact", merge),
+            ("lsm-compact", compact),
             match core.wal.shared() {
                 Some(_) => ("lsm-follow", processes::run),
                 None => ("lsm-log", prepare),
@@ -107,8 +107,8 @@ fn flush(core: &Core) {
             }
             signals.flush = false;
         }
-        if core.flush_noting().is_err() {
-            core.heed_tree();
+        if core.flush_all_sealed().is_err() {
+            core.stop_if_tree_failed();
             if core.is_poisoned() {
                 return;
             }
@@ -148,9 +148,9 @@ fn lower_priority() {
     isomer_vfs::process::lower_thread_priority(NICE);
 }
 
-fn merge(core: &Core) {
+fn compact(core: &Core) {
     lower_priority();
-    let mut patience = FIRST_RETRY_PAUSE;
+    let mut pause = FIRST_RETRY_PAUSE;
     loop {
         {
             let mut signals = core.signals.lock();
@@ -165,14 +165,14 @@ fn merge(core: &Core) {
         // The process that maintains the tables compacts them.
         while !core.follows() {
             match core.tree.compact_once(core) {
-                Ok(true) => patience = FIRST_RETRY_PAUSE,
+                Ok(true) => pause = FIRST_RETRY_PAUSE,
                 Ok(false) => break,
                 Err(error) => {
                     // No data is lost; reads become slower while compaction fails. It is retried.
                     core.note_merge_trouble(&error);
-                    core.heed_tree();
-                    let until = Instant::now() + patience;
-                    patience = (patience * 2).min(MAX_PATIENCE);
+                    core.stop_if_tree_failed();
+                    let until = Instant::now() + pause;
+                    pause = (pause * 2).min(MAX_RETRY_PAUSE);
                     let mut signals = core.signals.lock();
                     while !signals.stop && !core.is_poisoned() {
                         if core.signalled.wait_until(&mut signals, until).timed_out() {

@@ -85,7 +85,7 @@ struct Shared {
     /// Number of read-ahead threads still available to scans.
     helpers: AtomicUsize,
     /// Milliseconds after which a scan that has read nothing loses its thread.
-    patience_ms: AtomicU64,
+    helper_idle_ms: AtomicU64,
 }
 
 /// Lookups by some of the threads, for statistics only: a lost count does not matter, cache-line contention
@@ -103,8 +103,8 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// How long a scan may read nothing and keep its thread.
-    pub(crate) fn patience(&self) -> Duration {
-        Duration::from_millis(self.shared.patience_ms.load(Ordering::Relaxed))
+    pub(crate) fn idle_limit(&self) -> Duration {
+        Duration::from_millis(self.shared.helper_idle_ms.load(Ordering::Relaxed))
     }
 }
 
@@ -162,7 +162,7 @@ impl BlockCache {
             searches: Default::default(),
             next_file: AtomicU64::new(1),
             helpers: AtomicUsize::new(0),
-            patience_ms: AtomicU64::new(0),
+            helper_idle_ms: AtomicU64::new(0),
         });
         if let Some((memory, _)) = budget {
             let holder: Weak<dyn Reclaim> = Arc::downgrade(&(shared.clone() as Arc<dyn Reclaim>));
@@ -172,12 +172,12 @@ impl BlockCache {
     }
 
     /// Allows long scans to use this many read-ahead threads in total; initially none. A scan that has read
-    /// nothing for `patience` loses its thread.
-    pub fn allow_helpers(&self, count: usize, patience: Duration) {
-        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+    /// nothing for `idle_limit` loses its thread.
+    pub fn allow_helpers(&self, count: usize, idle_limit: Duration) {
+        let helper_idle_ms = u64::try_from(idle_limit.as_millis()).unwrap_or(u64::MAX);
         self.shared
-            .patience_ms
-            .store(patience_ms, Ordering::Relaxed);
+            .helper_idle_ms
+            .store(helper_idle_ms, Ordering::Relaxed);
         self.shared.helpers.store(count, Ordering::Relaxed);
     }
 

@@ -56,10 +56,10 @@ pub struct Core {
     poisoned: AtomicBool,
     /// Why the engine refuses all further work until it is reopened.
     poison: Mutex<Option<String>>,
-    /// The error of the last background work, if it failed.
-    trouble: Mutex<Option<String>>,
+    /// The error of the last flush, if it failed.
+    flush_error: Mutex<Option<String>>,
     /// The error of the last compaction that failed.
-    merge_trouble: Mutex<Option<String>>,
+    compaction_error: Mutex<Option<String>>,
     /// Held during a backup.
     pub backing_up: Mutex<()>,
     /// Work requested from the threads.
@@ -135,8 +135,8 @@ impl Core {
             sealed: AtomicU64::new(0),
             poisoned: AtomicBool::new(false),
             poison: Mutex::default(),
-            trouble: Mutex::default(),
-            merge_trouble: Mutex::default(),
+            flush_error: Mutex::default(),
+            compaction_error: Mutex::default(),
             backing_up: Mutex::default(),
             signals: Mutex::default(),
             signalled: Condvar::new(),
@@ -188,7 +188,7 @@ impl Core {
     }
 
     /// Poisons the engine if the contents of the manifest on disk are unknown.
-    pub fn heed_tree(&self) {
+    pub fn stop_if_tree_failed(&self) {
         if let Err(error) = self.tree.check() {
             self.give_up(&error.to_string());
         }
@@ -213,12 +213,12 @@ impl Core {
 
     /// Records the error of a failed compaction.
     pub fn note_merge_trouble(&self, error: &StorageError) {
-        *self.merge_trouble.lock() = Some(error.to_string());
+        *self.compaction_error.lock() = Some(error.to_string());
     }
 
     /// The error of the last compaction that failed.
-    pub fn merge_trouble(&self) -> Option<String> {
-        self.merge_trouble.lock().clone()
+    pub fn compaction_error(&self) -> Option<String> {
+        self.compaction_error.lock().clone()
     }
 
     pub fn check_writable(&self) -> Result<(), StorageError> {
@@ -237,7 +237,7 @@ impl Core {
         match failure {
             Failure::Refused(error) => {
                 // The log may have requested a write of the manifest.
-                self.heed_tree();
+                self.stop_if_tree_failed();
                 error
             }
             Failure::Unknown(what) => {
@@ -307,7 +307,7 @@ impl Core {
     /// commits are in the log, in a shared one before the position `record_end`.
     pub fn flush_part(&self, last: Version, record_end: u64) -> Result<(), StorageError> {
         self.seal_before(last, self.wal.within(record_end));
-        self.flush_noting()
+        self.flush_all_sealed()
     }
 
     /// Seals the active memtable: the log is needed from `log_end` on once it is flushed.
@@ -390,10 +390,10 @@ impl Core {
     }
 
     /// Flushes until nothing is sealed; records errors for the threads that wait.
-    pub fn flush_noting(&self) -> Result<(), StorageError> {
+    pub fn flush_all_sealed(&self) -> Result<(), StorageError> {
         loop {
             let outcome = self.flush_sealed();
-            *self.trouble.lock() = outcome.as_ref().err().map(ToString::to_string);
+            *self.flush_error.lock() = outcome.as_ref().err().map(ToString::to_string);
             {
                 let mut signals = self.signals.lock();
                 signals.compact = true;
@@ -451,9 +451,9 @@ impl Core {
                 Err(_) if !self.options.background => drop(self.flush_sealed()?),
                 Err(_) => {}
             }
-            if let Some(trouble) = self.trouble.lock().clone() {
+            if let Some(error) = self.flush_error.lock().clone() {
                 return Err(StorageError::Unavailable(format!(
-                    "the memory for commits is full, and cannot be written to disk: {trouble}"
+                    "the memory for commits is full, and cannot be written to disk: {error}"
                 )));
             }
             self.check_poison()?;

@@ -99,7 +99,7 @@ pub trait EntryCursor: Send {
         Ok(false)
     }
     /// Location of the value, if it is in a blob file.
-    fn apart(&self) -> Result<Option<BlobRef>, StorageError> {
+    fn blob_ref(&self) -> Result<Option<BlobRef>, StorageError> {
         Ok(None)
     }
 }

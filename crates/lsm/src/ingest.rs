@@ -128,7 +128,7 @@ impl Tree {
         new_run: &mut dyn FnMut() -> u64,
     ) {
         let last = levels.levels.len() - 1;
-        let lies_in = |level: &[Arc<Run>]| level.iter().any(|run| run.overlaps(from, until));
+        let overlaps = |level: &[Arc<Run>]| level.iter().any(|run| run.overlaps(from, until));
         // On top of everything, including what a running merge is about to write.
         let free = if self.is_in_flight(from, until) {
             0
@@ -136,7 +136,7 @@ impl Tree {
             levels
                 .levels
                 .iter()
-                .position(|level| lies_in(level))
+                .position(|level| overlaps(level))
                 .unwrap_or(last + 1)
         };
         if free == last + 1 {

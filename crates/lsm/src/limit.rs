@@ -26,7 +26,7 @@ pub enum Work {
     /// Writers may wait for it.
     Flush,
     /// Writers do not wait for it.
-    Merge,
+    Compaction,
 }
 
 /// A limit of bytes per second.
@@ -67,7 +67,7 @@ impl Limiter {
         let mut debt = self.change(bytes as f64);
         let mut left = match work {
             Work::Flush => self.seconds(bytes as f64),
-            Work::Merge => Duration::MAX,
+            Work::Compaction => Duration::MAX,
         };
         while debt > Duration::ZERO && left > Duration::ZERO {
             if self.stopped.load(Ordering::Acquire) {
@@ -116,7 +116,7 @@ mod tests {
         for pieces in [1, 7, 1000] {
             let (limiter, time) = limiter(1_000_000);
             for _ in 0..pieces {
-                limiter.take(5_000_000 / pieces, Work::Merge);
+                limiter.take(5_000_000 / pieces, Work::Compaction);
             }
             close(&time, (5_000_000 / pieces * pieces) as f64 / 1e6);
         }
@@ -126,20 +126,20 @@ mod tests {
     fn only_a_tenth_of_a_second_is_saved_up() {
         let (limiter, time) = limiter(1_000_000);
         time.sleep(Duration::from_secs(60));
-        limiter.take(100_000, Work::Merge);
+        limiter.take(100_000, Work::Compaction);
         close(&time, 60.0);
-        limiter.take(500_000, Work::Merge);
+        limiter.take(500_000, Work::Compaction);
         close(&time, 60.5);
     }
 
     /// A flush waits for its own bytes, a compaction for both.
     #[test]
-    fn flushes_have_priority_over_merges() {
+    fn flushes_have_priority_over_compactions() {
         let (limiter, time) = limiter(1_000_000);
         limiter.change(3_000_000.0);
         limiter.take(1_000_000, Work::Flush);
         close(&time, 1.0);
-        limiter.take(0, Work::Merge);
+        limiter.take(0, Work::Compaction);
         close(&time, 4.0);
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn stopping_ends_waits() {
         let (limiter, time) = limiter(1);
         limiter.stop();
-        limiter.take(1 << 30, Work::Merge);
+        limiter.take(1 << 30, Work::Compaction);
         close(&time, 0.0);
     }
 }

@@ -67,7 +67,7 @@ pub(crate) struct Stored {
     pub(crate) jobs: Vec<Job>,
     /// The other files of the database; `None` in format 1.
     pub(crate) whole: Option<Whole>,
-    /// The place in the shared log behind everything in the tables; `None` where the database has a private log.
+    /// The place in the shared log behind everything in the tables; `None` if the database has a private log.
     pub(crate) log_point: Option<LogPoint>,
 }
 

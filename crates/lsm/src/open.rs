@@ -314,7 +314,7 @@ pub fn key_error(error: KeyError) -> StorageError {
     match error {
         KeyError::Io(..) => StorageError::Unavailable(text),
         KeyError::Damaged(..) | KeyError::Format(..) => StorageError::Corrupt(text),
-        // A wrong key, or none where there must be one.
+        // A wrong key, or none if there must be one.
         _ => StorageError::Invalid(text),
     }
 }

@@ -90,7 +90,7 @@ impl EntryCursor for Source {
         either!(self, cursor => cursor.pass_back(from, deleted_at))
     }
 
-    fn apart(&self) -> Result<Option<BlobRef>, StorageError> {
-        either!(self, cursor => cursor.apart())
+    fn blob_ref(&self) -> Result<Option<BlobRef>, StorageError> {
+        either!(self, cursor => cursor.blob_ref())
     }
 }

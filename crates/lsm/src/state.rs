@@ -200,7 +200,7 @@ impl<'a> Lookup<'a> {
         at: Version,
         last: Option<&Self>,
     ) -> Result<(), StorageError> {
-        let known = self.known();
+        let known = self.newest_in_memtables();
         // Tables are older, except for those of an ingestion.
         if known == 0 || state.levels.ingested > Some(known) {
             let search = self.search.insert(Search::new(&state.levels, key, at));
@@ -210,7 +210,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The last commit of the key in memtables.
-    fn known(&self) -> Version {
+    fn newest_in_memtables(&self) -> Version {
         self.found
             .map_or(0, |(version, _)| version)
             .max(self.deleted_at)
@@ -219,7 +219,7 @@ impl<'a> Lookup<'a> {
     /// Completes the lookup, and calls `then` once with the result.
     #[inline]
     fn finish(&mut self, mut then: impl FnMut(LookupResult<'_>)) -> Result<(), StorageError> {
-        let known = self.known();
+        let known = self.newest_in_memtables();
         let here = match self.found {
             Some((version, value)) if version >= self.deleted_at => Some((version, value)),
             _ => (self.deleted_at > 0).then_some((self.deleted_at, None)),

@@ -208,7 +208,7 @@ impl Editing {
 }
 
 /// An obsolete file, until its last reader is gone.
-struct Doomed {
+struct ObsoleteFile {
     path: PathBuf,
     reader: Reader,
 }
@@ -244,9 +244,9 @@ pub struct Tree {
     /// The key range that a compaction is reading: new tables in it may only be put on top.
     flight: Mutex<Option<KeyBounds>>,
     /// Bytes of tables that compactions, and flushes, have written since opening. For statistics only.
-    pub(crate) merged_bytes: AtomicU64,
+    pub(crate) compacted_bytes: AtomicU64,
     pub(crate) flushed_bytes: AtomicU64,
-    doomed: Mutex<Vec<Doomed>>,
+    obsolete: Mutex<Vec<ObsoleteFile>>,
     stop: AtomicBool,
     /// Whether compactions stop so that another process can maintain the tables.
     yields: AtomicBool,
@@ -343,9 +343,9 @@ impl Tree {
             }),
             compacting: Mutex::new(()),
             flight: Mutex::new(None),
-            merged_bytes: AtomicU64::new(0),
+            compacted_bytes: AtomicU64::new(0),
             flushed_bytes: AtomicU64::new(0),
-            doomed: Mutex::default(),
+            obsolete: Mutex::default(),
             stop: AtomicBool::new(false),
             yields: AtomicBool::new(false),
             maintains: AtomicBool::new(writes),
@@ -461,7 +461,7 @@ impl Tree {
         (self.on_change)(&levels);
         // After the new manifest is durable: a crash before leaves the old
         // one, which needs the old files.
-        self.doom(&before, &levels);
+        self.mark_obsolete(&before, &levels);
         drop(editing);
         Ok(levels)
     }
@@ -538,16 +538,16 @@ impl Tree {
     }
 
     /// Marks the files that are in `before` and not in `after` as obsolete.
-    fn doom(&self, before: &Levels, after: &Levels) {
+    fn mark_obsolete(&self, before: &Levels, after: &Levels) {
         // A table is obsolete when none of its parts is left; a compaction takes
         // parts of it away slice by slice.
         let kept: HashSet<u64> = after.parts().map(|part| part.table.number).collect();
         let mut seen = HashSet::new();
-        let mut doomed = self.doomed.lock();
+        let mut obsolete = self.obsolete.lock();
         for part in before.parts() {
             let number = part.table.number;
             if !kept.contains(&number) && seen.insert(number) {
-                doomed.push(Doomed {
+                obsolete.push(ObsoleteFile {
                     path: part.table.file().path().to_owned(),
                     reader: Reader::Table(Arc::downgrade(&part.table)),
                 });
@@ -555,7 +555,7 @@ impl Tree {
         }
         for (number, blob) in &before.blobs.files {
             if !after.blobs.files.contains_key(number) {
-                doomed.push(Doomed {
+                obsolete.push(ObsoleteFile {
                     path: blob.file.path().to_owned(),
                     reader: Reader::Blob(Arc::downgrade(blob)),
                 });
@@ -566,15 +566,15 @@ impl Tree {
     /// Removes obsolete files without readers; part of the background work.
     pub fn collect_files(&self) {
         let mut unread = Vec::new();
-        self.doomed.lock().retain(|doomed| {
-            let read = match &doomed.reader {
+        self.obsolete.lock().retain(|obsolete| {
+            let read = match &obsolete.reader {
                 // Readers hold levels, and levels hold the tables: without a strong reference no
                 // reader can reach the file again.
                 Reader::Table(table) => table.strong_count() > 0,
                 Reader::Blob(blob) => blob.strong_count() > 0,
             };
             if !read {
-                unread.push(doomed.path.clone());
+                unread.push(obsolete.path.clone());
             }
             read
         });

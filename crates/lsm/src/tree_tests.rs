@@ -646,7 +646,7 @@ fn runs_are_compacted_early_when_reads_search_many() {
     read_oldest(enough / 2);
     merge();
     assert_eq!(
-        (runs_now(), tree.merged_bytes.load(Ordering::Relaxed)),
+        (runs_now(), tree.compacted_bytes.load(Ordering::Relaxed)),
         (5, 0)
     );
     read_oldest(enough);

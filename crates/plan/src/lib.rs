@@ -4,6 +4,7 @@
 //! refers to variables by slots only, and is deterministic for a text and catalog.
 
 mod arena;
+mod batched;
 mod bind;
 pub mod catalog;
 mod depth;
@@ -16,7 +17,6 @@ pub mod physical;
 mod point;
 mod prepare;
 pub mod reads;
-mod row_wise;
 pub mod schema;
 mod solve;
 pub mod walk;

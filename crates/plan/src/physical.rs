@@ -338,7 +338,7 @@ pub enum Op {
 
     // --- combining
     /// Runs `right` for each row of `input`; its rows are the result. `right` reads the row through its `Argument`. A
-    /// chunk of rows is run at once where [`Plan::is_row_wise`] allows it, here and in the three operators below.
+    /// chunk of rows is run at once where [`Plan::runs_batched`] allows it, here and in the three operators below.
     Apply { input: OpId, right: OpId },
     /// Like `Apply`, in separate transactions: each of them for a batch of rows.
     BatchApply(BatchApply),
@@ -1101,149 +1101,114 @@ pub enum EntityChange {
     },
 }
 
+/// Calls `$visit` with each of the operators whose rows flow into `$op`, in order: `input`, then right sides, bodies
+/// and fallbacks. By reference or by mutable reference, as `$op` is.
+macro_rules! visit_children {
+    ($op:expr, $visit:ident) => {
+        match $op {
+            Op::Argument => {}
+            Op::AllNodesScan { input, .. }
+            | Op::LabelScan { input, .. }
+            | Op::NodeByKey { input, .. }
+            | Op::NodeById { input, .. }
+            | Op::IndexSeek(NodeIndexSeek { input, .. })
+            | Op::RelationshipScan(RelationshipScan { input, .. })
+            | Op::RelationshipIndexSeek(RelationshipIndexSeek {
+                scan: RelationshipScan { input, .. },
+                ..
+            })
+            | Op::RelationshipById { input, .. }
+            | Op::Expand(Expand { input, .. })
+            | Op::ExpandInto(ExpandInto { input, .. })
+            | Op::Degree(Degree { input, .. })
+            | Op::VarExpand(VarExpand { input, .. })
+            | Op::ShortestPath(ShortestPath { input, .. })
+            | Op::PathSearch(PathSearch { input, .. })
+            | Op::RelationshipEnds(RelationshipEnds { input, .. })
+            | Op::Count(Count { input, .. })
+            | Op::Filter { input, .. }
+            | Op::Project { input, .. }
+            | Op::Aggregate(Aggregate { input, .. })
+            | Op::CountByNode(Aggregate { input, .. })
+            | Op::Exchange(Exchange { input, .. })
+            | Op::Distinct { input, .. }
+            | Op::Sort { input, .. }
+            | Op::Top { input, .. }
+            | Op::Skip { input, .. }
+            | Op::Limit { input, .. }
+            | Op::Unwind { input, .. }
+            | Op::ProcedureCall(ProcedureCall { input, .. })
+            | Op::LoadCsv { input, .. }
+            | Op::Eager { input }
+            | Op::Create { input, .. }
+            | Op::Set { input, .. }
+            | Op::Delete { input, .. }
+            | Op::ProduceResult { input, .. }
+            | Op::Show { input, .. } => $visit(input),
+            Op::Apply { input, right }
+            | Op::BatchApply(BatchApply { input, right, .. })
+            | Op::OptionalApply { input, right, .. }
+            | Op::SemiApply { input, right, .. }
+            | Op::CountApply { input, right, .. }
+            | Op::CartesianProduct { input, right }
+            | Op::HashJoin { input, right, .. }
+            | Op::Merge(MatchOrCreate {
+                input,
+                matching: right,
+                ..
+            })
+            | Op::ForEach {
+                input, body: right, ..
+            } => {
+                $visit(input);
+                $visit(right);
+            }
+            Op::DistinctEnds(DistinctEnds {
+                input, fallback, ..
+            })
+            | Op::CountByNeighbour(CountByNeighbour {
+                aggregate: Aggregate { input, .. },
+                fallback,
+                ..
+            })
+            | Op::GroupByKey(GroupByKey {
+                aggregate: Aggregate { input, .. },
+                fallback,
+                ..
+            })
+            | Op::CountByColumn(CountByColumn {
+                input, fallback, ..
+            })
+            | Op::CountPaths(CountPaths {
+                input, fallback, ..
+            }) => {
+                $visit(input);
+                $visit(fallback);
+            }
+            Op::Union { inputs } => {
+                for input in inputs {
+                    $visit(input);
+                }
+            }
+        }
+    };
+}
+
 impl Op {
     /// The operators whose rows flow into this one's, in order: `input`, then right sides, bodies and fallbacks.
     pub fn children(&self) -> Vec<OpId> {
-        match self {
-            Self::Argument => Vec::new(),
-            Self::AllNodesScan { input, .. }
-            | Self::LabelScan { input, .. }
-            | Self::NodeByKey { input, .. }
-            | Self::NodeById { input, .. }
-            | Self::RelationshipById { input, .. }
-            | Self::Filter { input, .. }
-            | Self::Project { input, .. }
-            | Self::Distinct { input, .. }
-            | Self::Sort { input, .. }
-            | Self::Top { input, .. }
-            | Self::Skip { input, .. }
-            | Self::Limit { input, .. }
-            | Self::Unwind { input, .. }
-            | Self::LoadCsv { input, .. }
-            | Self::Eager { input }
-            | Self::Create { input, .. }
-            | Self::Set { input, .. }
-            | Self::Delete { input, .. }
-            | Self::ProduceResult { input, .. }
-            | Self::Show { input, .. } => vec![*input],
-            Self::IndexSeek(seek) => vec![seek.input],
-            Self::RelationshipScan(scan) => vec![scan.input],
-            Self::RelationshipIndexSeek(seek) => vec![seek.scan.input],
-            Self::Expand(expand) => vec![expand.input],
-            Self::ExpandInto(expand) => vec![expand.input],
-            Self::Degree(degree) => vec![degree.input],
-            Self::Count(count) => vec![count.input],
-            Self::VarExpand(expand) => vec![expand.input],
-            Self::ShortestPath(shortest) => vec![shortest.input],
-            Self::PathSearch(search) => vec![search.input],
-            Self::RelationshipEnds(ends) => vec![ends.input],
-            Self::Aggregate(aggregate) | Self::CountByNode(aggregate) => vec![aggregate.input],
-            Self::Exchange(exchange) => vec![exchange.input],
-            Self::DistinctEnds(ends) => vec![ends.input, ends.fallback],
-            Self::CountByNeighbour(count) => vec![count.aggregate.input, count.fallback],
-            Self::GroupByKey(group) => vec![group.aggregate.input, group.fallback],
-            Self::CountByColumn(count) => vec![count.input, count.fallback],
-            Self::CountPaths(count) => vec![count.input, count.fallback],
-            Self::ProcedureCall(call) => vec![call.input],
-            Self::Apply { input, right }
-            | Self::OptionalApply { input, right, .. }
-            | Self::SemiApply { input, right, .. }
-            | Self::CountApply { input, right, .. }
-            | Self::CartesianProduct { input, right }
-            | Self::HashJoin { input, right, .. } => vec![*input, *right],
-            Self::BatchApply(batches) => vec![batches.input, batches.right],
-            Self::Merge(merge) => vec![merge.input, merge.matching],
-            Self::ForEach { input, body, .. } => vec![*input, *body],
-            Self::Union { inputs } => inputs.clone(),
-        }
+        let mut children = Vec::new();
+        let mut add = |child: &OpId| children.push(*child);
+        visit_children!(self, add);
+        children
     }
 
-    /// Replaces each of [`Op::children`].
+    /// Replaces each of [`Op::children`], and the scan of an exchange, which is one of the operators below it.
     pub(crate) fn map_children(&mut self, map: &mut dyn FnMut(OpId) -> OpId) {
         let mut change = |child: &mut OpId| *child = map(*child);
-        match self {
-            Self::Argument => {}
-            Self::AllNodesScan { input, .. }
-            | Self::LabelScan { input, .. }
-            | Self::NodeByKey { input, .. }
-            | Self::NodeById { input, .. }
-            | Self::RelationshipById { input, .. }
-            | Self::Filter { input, .. }
-            | Self::Project { input, .. }
-            | Self::Distinct { input, .. }
-            | Self::Sort { input, .. }
-            | Self::Top { input, .. }
-            | Self::Skip { input, .. }
-            | Self::Limit { input, .. }
-            | Self::Unwind { input, .. }
-            | Self::LoadCsv { input, .. }
-            | Self::Eager { input }
-            | Self::Create { input, .. }
-            | Self::Set { input, .. }
-            | Self::Delete { input, .. }
-            | Self::ProduceResult { input, .. }
-            | Self::Show { input, .. } => change(input),
-            Self::IndexSeek(seek) => change(&mut seek.input),
-            Self::RelationshipScan(scan) => change(&mut scan.input),
-            Self::RelationshipIndexSeek(seek) => change(&mut seek.scan.input),
-            Self::Expand(expand) => change(&mut expand.input),
-            Self::ExpandInto(expand) => change(&mut expand.input),
-            Self::Degree(degree) => change(&mut degree.input),
-            Self::Count(count) => change(&mut count.input),
-            Self::VarExpand(expand) => change(&mut expand.input),
-            Self::ShortestPath(shortest) => change(&mut shortest.input),
-            Self::PathSearch(search) => change(&mut search.input),
-            Self::RelationshipEnds(ends) => change(&mut ends.input),
-            Self::Aggregate(aggregate) | Self::CountByNode(aggregate) => {
-                change(&mut aggregate.input);
-            }
-            Self::Exchange(exchange) => {
-                change(&mut exchange.input);
-                change(&mut exchange.scan);
-            }
-            Self::DistinctEnds(ends) => {
-                change(&mut ends.input);
-                change(&mut ends.fallback);
-            }
-            Self::CountByNeighbour(count) => {
-                change(&mut count.aggregate.input);
-                change(&mut count.fallback);
-            }
-            Self::GroupByKey(group) => {
-                change(&mut group.aggregate.input);
-                change(&mut group.fallback);
-            }
-            Self::CountByColumn(count) => {
-                change(&mut count.input);
-                change(&mut count.fallback);
-            }
-            Self::CountPaths(count) => {
-                change(&mut count.input);
-                change(&mut count.fallback);
-            }
-            Self::ProcedureCall(call) => change(&mut call.input),
-            Self::Apply { input, right }
-            | Self::OptionalApply { input, right, .. }
-            | Self::SemiApply { input, right, .. }
-            | Self::CountApply { input, right, .. }
-            | Self::CartesianProduct { input, right }
-            | Self::HashJoin { input, right, .. } => {
-                change(input);
-                change(right);
-            }
-            Self::BatchApply(batches) => {
-                change(&mut batches.input);
-                change(&mut batches.right);
-            }
-            Self::Merge(merge) => {
-                change(&mut merge.input);
-                change(&mut merge.matching);
-            }
-            Self::ForEach { input, body, .. } => {
-                change(input);
-                change(body);
-            }
-            Self::Union { inputs } => inputs.iter_mut().for_each(change),
+        visit_children!(self, change);
+        if let Self::Exchange(exchange) = self {
+            change(&mut exchange.scan);
         }
     }
 

@@ -77,15 +77,15 @@ pub(crate) fn ahead_ms(store: &DataStore, time: u64) -> Option<u64> {
 }
 
 /// Later local writes get later times than this one, unless it is too far ahead of the clock.
-pub(crate) fn reach_time(store: &DataStore, time: u64) {
+pub(crate) fn advance_time(store: &DataStore, time: u64) {
     if ahead_ms(store, time).is_none() {
         let own = own_replica(store);
         own.follow_clock(store.options().clock.now_ms());
-        own.reached(time);
+        own.advance_time(time);
     }
 }
 
-/// Up to which time stamps ahead of the clock are accepted, in ms since 1970; 0 where none are.
+/// Up to which time stamps ahead of the clock are accepted, in ms since 1970; 0 if none are.
 pub fn accepted_clock_ms(store: &DataStore) -> u64 {
     let accepted = &replication_of(store).accepted;
     accepted.until_ms.load(Ordering::Relaxed)

@@ -47,7 +47,7 @@ pub(crate) fn causal_order(entry: &LogEntry, here: &Vector) -> CausalOrder {
         return CausalOrder::Applied;
     }
     // The transactions of one replica are applied in the order of their numbers; numbers that were
-    // given up are skipped by `put_reached`. Everything that the transaction had seen elsewhere
+    // given up are skipped by `store_applied_number`. Everything that the transaction had seen elsewhere
     // must be here as well, so that what it saw means the same entries here as at its origin.
     let next = here.reach(entry.origin).checked_add(1);
     let follows = next == Some(entry.number);
@@ -78,9 +78,9 @@ pub(crate) fn apply_entry(store: &DataStore, entry: &LogEntry) -> Result<(), Dat
         // received again.
         tx.replication_mut()
             .put_row(&keyspace::log_entry(entry.origin.0, entry.number), &bytes)?;
-        put_reached(tx, entry.origin, entry.number)
+        store_applied_number(tx, entry.origin, entry.number)
     })?;
-    ahead::reach_time(store, entry.time);
+    ahead::advance_time(store, entry.time);
     Ok(())
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn merging<T>(
 }
 
 /// All transactions of a replica up to a number are applied now, or were given up.
-pub(crate) fn put_reached(
+pub(crate) fn store_applied_number(
     tx: &mut Transaction,
     replica: ReplicaNo,
     number: u64,

@@ -14,12 +14,10 @@ use crate::{file_log, log, scope::is_empty, state::replication_of, versions::Sta
 /// writes for each existing file, in one commit, for which others wait.
 ///
 /// # Errors
-/// [`DataError::Denied`] where the database is opened for reading only; those of a commit.
+/// [`DataError::Denied`] if the database is opened for reading only; those of a commit.
 pub fn begin_replication(store: &DataStore) -> Result<ReplicaId, DataError> {
     if store.options().read_only {
-        return Err(DataError::Denied(
-            "the database is opened for reading only".into(),
-        ));
+        return Err(DataError::read_only());
     }
     if replication_state(store).is_none() {
         return Err(DataError::Unsupported(

@@ -92,7 +92,7 @@ pub fn greeting(store: &DataStore) -> Result<Vec<u8>, DataError> {
     let own = own.ok_or_else(|| DataError::Internal("this replica has no name".into()))?;
     push_id(&mut content, page.replica(own)?.0.into());
     page.push(tag::SENDER, &content);
-    for (id, seen) in members::members_heard(store) {
+    for (id, seen) in members::acknowledged_vectors(store) {
         // Under any of its names.
         let Some(name) = own_replica(store).number_of(&id) else {
             continue;
@@ -109,9 +109,9 @@ pub fn greeting(store: &DataStore) -> Result<Vec<u8>, DataError> {
 /// database checks it before it becomes a replica.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where it is not a greeting, is of a replica of another space, or has this database's own
+/// [`DataError::Invalid`] if it is not a greeting, is of a replica of another space, or has this database's own
 /// name;
-/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
+/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] if it names too many replicas.
 pub fn check_greeting(store: &DataStore, greeting: &[u8]) -> Result<(), DataError> {
     wire::check_greeting(store, greeting)
 }
@@ -119,8 +119,8 @@ pub fn check_greeting(store: &DataStore, greeting: &[u8]) -> Result<(), DataErro
 /// Reads the greeting of a peer.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where it is not a greeting, or is of a replica of another space;
-/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
+/// [`DataError::Invalid`] if it is not a greeting, or is of a replica of another space;
+/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] if it names too many replicas.
 pub fn read_greeting(store: &DataStore, greeting: &[u8]) -> Result<GreetingStatus, DataError> {
     replicated(store)?;
     let (mut page, mut items) = Incoming::open(store, greeting)?;
@@ -259,7 +259,7 @@ pub fn apply_entries(store: &DataStore, page: &[u8]) -> Result<Applied, DataErro
 /// applied. Applied transactions are durable when this returns.
 ///
 /// # Errors
-/// [`DataError::Invalid`] for impossible pages and transactions: forged, out of order; [`DataError::Exists`] where
+/// [`DataError::Invalid`] for impossible pages and transactions: forged, out of order; [`DataError::Exists`] if
 /// a bucket is of another kind here; [`DataError::Storage`] (unavailable) while a state is being merged; those
 /// of a commit.
 pub fn apply_page(store: &DataStore, page: &[u8]) -> Result<Applied, DataError> {
@@ -336,7 +336,7 @@ fn apply_items(
                     )));
                 }
                 if here.reach(replica) < upto {
-                    apply::merging(store, |tx| apply::put_reached(tx, replica, upto))?;
+                    apply::merging(store, |tx| apply::store_applied_number(tx, replica, upto))?;
                     here.advance(replica, upto);
                 }
             }
@@ -371,9 +371,10 @@ pub fn give_up_unknown(store: &DataStore) -> Result<(), DataError> {
         let beyond = here.upto(replica) + 1..=members::reported_upto(store, replica);
         // In ascending order: a number that a member has is received from it, and the later ones wait for that.
         let unknown = here.exceptions(replica).iter().copied().chain(beyond);
-        let unknown = unknown.take_while(|number| members::nobody_has(store, replica, *number));
+        let unknown =
+            unknown.take_while(|number| members::is_lacked_by_all(store, replica, *number));
         if let Some(upto) = unknown.last() {
-            apply::merging(store, |tx| apply::put_reached(tx, replica, upto))?;
+            apply::merging(store, |tx| apply::store_applied_number(tx, replica, upto))?;
         }
     }
     Ok(())
@@ -390,7 +391,7 @@ fn check_origin(store: &DataStore, origin: ReplicaNo) -> Result<(), DataError> {
     Ok(())
 }
 
-/// An entry in the numbers of this database; none where it is stamped ahead of the clock and held back.
+/// An entry in the numbers of this database; none if it is stamped ahead of the clock and held back.
 fn entry_of(
     store: &DataStore,
     map: &mut Incoming<'_>,
@@ -485,12 +486,12 @@ impl Origin {
         }
         let Some(entry) = self.ahead.last() else {
             self.is_done = true;
-            self.push_reached(self.upto, page, theirs)?;
+            self.push_applied_number(self.upto, page, theirs)?;
             return Ok(true);
         };
         if self.sent + 1 < entry.number {
             // Others may have seen that these were given up.
-            self.push_reached(entry.number - 1, page, theirs)?;
+            self.push_applied_number(entry.number - 1, page, theirs)?;
             return Ok(true);
         }
         if !theirs.includes(&entry.seen_elsewhere()) {
@@ -505,7 +506,7 @@ impl Origin {
     }
 
     /// All numbers up to this one that were not sent were given up.
-    fn push_reached(
+    fn push_applied_number(
         &mut self,
         upto: u64,
         page: &mut Outgoing<'_>,

@@ -135,7 +135,7 @@ pub(crate) fn may_be_finished_elsewhere(tx: &Transaction, number: u64) -> Result
     Ok(maker.is_some_and(|maker| own_replica(tx.store()).latest() != Some(maker)))
 }
 
-/// Distinguishes contents of one size and one time, equally in all replicas: 0 where the last transaction that
+/// Distinguishes contents of one size and one time, equally in all replicas: 0 if the last transaction that
 /// wrote a file had seen all others, else a hash of those that had not seen one another.
 pub(crate) fn merge_mark(tx: &Transaction, number: u64) -> Result<u64, DataError> {
     if !replica_state(tx.store()).is_on() {

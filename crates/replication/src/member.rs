@@ -23,20 +23,20 @@ pub(crate) struct Member {
     pub(crate) acked: Vector,
     /// The same, at a time from which everything that it had written has arrived.
     pub(crate) usable: Vector,
-    pub(crate) heard_ms: u64,
+    pub(crate) last_contact_ms: u64,
     pub(crate) is_evicted: bool,
     /// What it reported itself since this database was opened, that is, after a restore.
     pub(crate) reported: Option<Vector>,
     /// Whether a part of its report is not on disk.
     pub(crate) is_news: bool,
-    pub(crate) waited: Option<Waited>,
+    pub(crate) waited: Option<MissingTransactions>,
     /// Whether the log is trimmed without it.
     pub(crate) is_away: bool,
 }
 
 /// Transactions that a member lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Waited {
+pub(crate) struct MissingTransactions {
     /// When it was checked last, and the stored value of that.
     pub(crate) looked_ms: u64,
     pub(crate) noted_ms: Option<u64>,
@@ -61,7 +61,7 @@ impl Member {
         ];
         let flags = flags.iter().filter(|(is_set, _)| *is_set);
         let mut bytes = vec![flags.map(|(_, flag)| flag).sum()];
-        push_id(&mut bytes, self.heard_ms);
+        push_id(&mut bytes, self.last_contact_ms);
         self.acked.push_local(&mut bytes);
         if let Some(waited) = waited {
             push_id(&mut bytes, waited.looked_ms);
@@ -77,14 +77,14 @@ impl Member {
         let mut member = Self {
             is_evicted: flags & 1 > 0,
             is_away: flags & 2 > 0,
-            heard_ms: take_id(bytes)?,
+            last_contact_ms: take_id(bytes)?,
             acked: Vector::take_local(bytes)?,
             ..Self::default()
         };
         if flags & 12 > 0 {
             let looked_ms = take_id(bytes)?;
             let for_ms = if flags & 8 > 0 { take_id(bytes)? } else { 0 };
-            member.waited = Some(Waited {
+            member.waited = Some(MissingTransactions {
                 looked_ms,
                 noted_ms: Some(looked_ms),
                 for_ms,
@@ -96,7 +96,7 @@ impl Member {
 
     /// Decides whether it is away, from the state of this database, the time and the retention time (0: for ever).
     /// Returns whether that must be stored.
-    pub(crate) fn judge(&mut self, here: &Vector, now_ms: u64, retention_ms: u64) -> bool {
+    pub(crate) fn update_absence(&mut self, here: &Vector, now_ms: u64, retention_ms: u64) -> bool {
         let noted = |member: &Self| member.waited.as_ref().and_then(|waited| waited.noted_ms);
         let before = (self.is_away, noted(self));
         let lacks = self.waited.as_ref().map(|waited| &waited.lacks);
@@ -104,7 +104,7 @@ impl Member {
             self.waited = None;
         }
         if retention_ms > 0 && self.waited.is_none() && !self.acked.includes(here) {
-            self.waited = Some(Waited {
+            self.waited = Some(MissingTransactions {
                 looked_ms: now_ms,
                 noted_ms: None,
                 for_ms: 0,
@@ -118,7 +118,7 @@ impl Member {
             waited.looked_ms = now_ms;
             self.is_away = waited.for_ms > retention_ms;
             // Not at each exchange: after a restart, an unsaved waiting time only makes it wait a little longer.
-            let last_ms = waited.noted_ms.unwrap_or(self.heard_ms);
+            let last_ms = waited.noted_ms.unwrap_or(self.last_contact_ms);
             if now_ms.abs_diff(last_ms) > retention_ms / STORED_FRACTION || self.is_away != before.0
             {
                 waited.noted_ms = Some(now_ms);

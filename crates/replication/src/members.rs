@@ -42,7 +42,7 @@ pub struct MemberInfo {
     /// Its id.
     pub id: [u8; 16],
     /// When its last report arrived, in ms since 1970.
-    pub heard_ms: u64,
+    pub last_contact_ms: u64,
     /// The number of transactions here that it had not seen then.
     pub lacks: u64,
     /// Whether the log is trimmed without it, permanently.
@@ -91,7 +91,7 @@ pub(crate) fn note_member(
         member.is_news |= member.acked != *seen;
         member.acked = seen.clone();
         if is_itself {
-            member.heard_ms = now;
+            member.last_contact_ms = now;
         }
     }
     if is_new {
@@ -138,7 +138,7 @@ pub fn replica_members(store: &DataStore) -> Result<Vec<MemberInfo>, DataError> 
         .iter()
         .map(|(id, member)| MemberInfo {
             id: *id,
-            heard_ms: member.heard_ms,
+            last_contact_ms: member.last_contact_ms,
             lacks: lacks(member),
             is_evicted: member.is_evicted,
             is_away: member.is_away && !member.is_evicted,
@@ -186,7 +186,7 @@ pub(crate) fn wait_anew(store: &DataStore) -> Result<(), DataError> {
 }
 
 /// Whether no member has a number of a replica: every member has said so since this database was opened.
-pub(crate) fn nobody_has(store: &DataStore, replica: ReplicaNo, number: u64) -> bool {
+pub(crate) fn is_lacked_by_all(store: &DataStore, replica: ReplicaNo, number: u64) -> bool {
     let members = replication_of(store).members.lock();
     members
         .values()
@@ -210,7 +210,7 @@ pub(crate) fn reported_upto(store: &DataStore, replica: ReplicaNo) -> u64 {
 }
 
 /// The known vectors of all members.
-pub(crate) fn members_heard(store: &DataStore) -> Vec<([u8; 16], Vector)> {
+pub(crate) fn acknowledged_vectors(store: &DataStore) -> Vec<([u8; 16], Vector)> {
     let members = replication_of(store).members.lock();
     let heard = members.iter().filter(|(_, member)| !member.is_evicted);
     heard
@@ -274,7 +274,7 @@ pub fn trim_log(store: &DataStore) -> Result<(), DataError> {
                 member.usable = member.acked.clone();
             }
             stable = intersect(&stable, &member.usable);
-            if member.judge(&here, now_ms, retention_ms) {
+            if member.update_absence(&here, now_ms, retention_ms) {
                 judged.push((keyspace::replica_member(id), member.encode()));
             }
             if !member.is_away {

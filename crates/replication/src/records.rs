@@ -115,7 +115,7 @@ pub(crate) fn key_of(
     }
 }
 
-/// The metadata row of a node, stored or implied; none where there is neither record nor ghost.
+/// The metadata row of a node, stored or implied; none if there is neither record nor ghost.
 pub(crate) fn node_metadata(
     tx: &Transaction,
     id: NodeId,

@@ -59,9 +59,7 @@ pub(crate) fn take_space(store: &DataStore, space: &ReplicatedSpace) -> Result<(
     }
     crate::alone::refuse_shared(store)?;
     if store.options().read_only {
-        return Err(DataError::Denied(
-            "the database is opened for reading only".into(),
-        ));
+        return Err(DataError::read_only());
     }
     let ids = |kind, names: &BTreeSet<String>| -> Result<Vec<u32>, DataError> {
         let ids = names.iter().map(|name| store.intern(kind, name));
@@ -100,15 +98,15 @@ pub(crate) fn take_space(store: &DataStore, space: &ReplicatedSpace) -> Result<(
 pub(crate) fn is_open(store: &DataStore, read: &dyn Read) -> Result<bool, DataError> {
     let replication = replication_of(store);
     let undeclared = replication.space.read().is_none();
-    let heard_nobody = replication.members.lock().is_empty();
+    let has_no_members = replication.members.lock().is_empty();
     // Deleted records are still in the log, from which others would receive them.
-    Ok(undeclared && heard_nobody && is_empty(read)? && !has_any(read, keyspace::LOG)?)
+    Ok(undeclared && has_no_members && is_empty(read)? && !has_any(read, keyspace::LOG)?)
 }
 
 /// Checks that a peer replicates this space, or everything.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where this database does not replicate the same.
+/// [`DataError::Invalid`] if this database does not replicate the same.
 pub(crate) fn meet_space(
     store: &DataStore,
     theirs: Option<&ReplicatedSpace>,
@@ -361,7 +359,7 @@ pub(crate) fn holds(tx: &Transaction, part: Section, key: &[u8]) -> Result<bool,
 /// The changes of a local transaction that are sent to others.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where it moves a record out of the space, or into it.
+/// [`DataError::Invalid`] if it moves a record out of the space, or into it.
 pub(crate) fn only_in_space<'c>(
     tx: &Transaction,
     space: &Space,

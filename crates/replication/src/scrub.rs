@@ -85,7 +85,7 @@ pub fn fingerprints(store: &DataStore) -> Result<Vec<u8>, DataError> {
     Ok(page.finish())
 }
 
-/// The ranges in which another replica's fingerprints differ; none where the two have not seen the same
+/// The ranges in which another replica's fingerprints differ; none if the two have not seen the same
 /// transactions.
 ///
 /// # Errors

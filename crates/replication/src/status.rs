@@ -23,7 +23,7 @@ pub struct ReplicationStatus {
     pub space: Option<ReplicatedSpace>,
     /// The progress of its state transfer, if any.
     pub joining: Option<StateTransferStatus>,
-    /// Up to which time stamps ahead of its clock are accepted, in ms since 1970; 0 where none are.
+    /// Up to which time stamps ahead of its clock are accepted, in ms since 1970; 0 if none are.
     pub accepted_clock_ms: u64,
     /// Its name: 32 hexadecimal digits and its epoch.
     pub name: String,

@@ -89,12 +89,12 @@ pub(crate) fn merge(
     let holds = |versions: &[Version], dot: Dot| versions.iter().any(|own| own.stamp.dot == dot);
     let mut merged: Vec<Version> = one
         .iter()
-        .filter(|own| stays(own.stamp.dot, holds(other, own.stamp.dot), other_seen))
+        .filter(|own| survives(own.stamp.dot, holds(other, own.stamp.dot), other_seen))
         .cloned()
         .collect();
-    let new = other
-        .iter()
-        .filter(|theirs| !holds(one, theirs.stamp.dot) && stays(theirs.stamp.dot, false, one_seen));
+    let new = other.iter().filter(|theirs| {
+        !holds(one, theirs.stamp.dot) && survives(theirs.stamp.dot, false, one_seen)
+    });
     merged.extend(new.cloned());
     merged.sort_unstable_by_key(|version| version.stamp.dot);
     merged
@@ -110,19 +110,19 @@ pub(crate) fn merge_stamps(
     let holds = |stamps: &[Stamp], dot: Dot| stamps.iter().any(|own| own.dot == dot);
     let mut merged: Vec<Stamp> = one
         .iter()
-        .filter(|own| stays(own.dot, holds(other, own.dot), other_seen))
+        .filter(|own| survives(own.dot, holds(other, own.dot), other_seen))
         .copied()
         .collect();
     let new = other
         .iter()
-        .filter(|theirs| !holds(one, theirs.dot) && stays(theirs.dot, false, one_seen));
+        .filter(|theirs| !holds(one, theirs.dot) && survives(theirs.dot, false, one_seen));
     merged.extend(new);
     merged.sort_unstable();
     merged
 }
 
 /// Whether a dot of one state stays, by whether the other holds it and what that one has seen.
-fn stays(dot: Dot, held: bool, seen: &Vector) -> bool {
+fn survives(dot: Dot, held: bool, seen: &Vector) -> bool {
     held || !seen.covers(dot)
 }
 

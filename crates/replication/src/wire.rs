@@ -300,9 +300,9 @@ impl Head {
 /// Checks that a page is a greeting by which a database may become a replica. Nothing is written.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where it is not a greeting, is of a replica of another space, or has this database's own
+/// [`DataError::Invalid`] if it is not a greeting, is of a replica of another space, or has this database's own
 /// name;
-/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
+/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] if it names too many replicas.
 pub(crate) fn check_greeting(store: &DataStore, page: &[u8]) -> Result<(), DataError> {
     let (head, mut items) = Head::read(store, page)?;
     if !head.is_open || head.space.is_some() {

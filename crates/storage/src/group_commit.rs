@@ -26,9 +26,9 @@ use crate::{
     sync::{Condvar, Mutex, MutexGuard, Thread, elapsed},
 };
 
-/// How long a leader waits for further members: not at all if a commit takes microseconds.
-const MIN_PATIENCE: Duration = Duration::from_micros(100);
-const MAX_PATIENCE: Duration = Duration::from_millis(2);
+/// How long a leader waits for further members, at least and at most: not at all if a commit takes microseconds.
+const MIN_GATHER_WAIT: Duration = Duration::from_micros(100);
+const MAX_GATHER_WAIT: Duration = Duration::from_millis(2);
 /// How long the leader may run wakers before its standby leads, and how often the standby polls it.
 const WAKERS_TOO_LONG: Duration = Duration::from_millis(5);
 
@@ -276,7 +276,7 @@ impl<C: Committer> GroupCommit<C> {
         let mut calls = false;
         match queue.waiting.front() {
             None => self.resign(&mut queue),
-            Some(next) if next.has_thread && queue.took < MIN_PATIENCE => {
+            Some(next) if next.has_thread && queue.took < MIN_GATHER_WAIT => {
                 next.set(State::Leads);
             }
             Some(_) => calls = true,
@@ -473,12 +473,12 @@ impl<C: Committer> GroupCommit<C> {
     /// no such pause: the next commits are prepared while this group syncs.
     fn gather(&self) -> Vec<Arc<Ticket<C::Work>>> {
         let mut queue = self.queue.lock();
-        let patience = match queue.waiting.iter().any(|ticket| ticket.has_thread) {
+        let wait = match queue.waiting.iter().any(|ticket| ticket.has_thread) {
             true => queue.took / 2,
             false => Duration::ZERO,
         };
-        if patience >= MIN_PATIENCE {
-            let deadline = Instant::now() + patience.min(MAX_PATIENCE);
+        if wait >= MIN_GATHER_WAIT {
+            let deadline = Instant::now() + wait.min(MAX_GATHER_WAIT);
             while queue.waiting.len() < queue.writers {
                 if self.joined.wait_until(&mut queue, deadline).timed_out() {
                     break;

@@ -1,9 +1,9 @@
 //! The contract between IsomerDB and its storage engines: an ordered key-value **transaction**.
 //!
 //! Synchronous and batched, so that an engine behind a network can implement it with one round trip per batch.
-//! Every engine keeps these invariants: a snapshot never changes; a commit is applied completely or not at all,
-//! becomes visible to others only when it is as durable as requested, and is refused if what it observed was
-//! changed since.
+//! Every engine keeps these invariants: a snapshot never changes; a commit is applied completely or not at all, and is
+//! refused if what it observed was changed since. With a private log, others see a commit only when it is as durable
+//! as requested; on a shared log, when it is appended, and a later synced commit makes all before it durable.
 //!
 //! [`MemoryEngine`] is the simplest engine and the model of the others. [`Optimistic`] makes an engine out of a
 //! small [`Backend`]: the overlay of own writes, guards, validation and group commit are implemented once.

@@ -59,7 +59,7 @@ impl ProcessLocks {
     /// first process opens alone: others wait until it calls [`ProcessLocks::opened`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::TimedOut`] where another process opens the database for longer than ten seconds; errors of the
+    /// [`io::ErrorKind::TimedOut`] if another process opens the database for longer than ten seconds; errors of the
     /// file system.
     pub fn join(folder: &Path) -> io::Result<Arc<Self>> {
         match private_folder().create(folder) {

@@ -1,7 +1,7 @@
 //! Replication between databases: protocol and transports.
 //!
-//! Merging is in `isomer_data`, which keeps whole transactions for replicas and applies them. This crate transfers
-//! them: a [`PeerConnection`] is a database in the same process ([`Local::new`]), another one on this machine
+//! Merging is in `isomer_replication`, which logs whole transactions for replicas and applies them. This crate
+//! transfers them: a [`PeerConnection`] is a database in the same process ([`Local::new`]), another one on this machine
 //! ([`Local::open`]) or one on a server ([`Remote`]); [`exchange`] brings two databases to the same state. All messages
 //! are frames (`frame`), and one function answers them ([`answer`]), whatever the transport. An exchange keeps no
 //! state: after an interruption the next one continues with what is missing, and every request is idempotent.

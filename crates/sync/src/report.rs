@@ -198,7 +198,7 @@ impl Report {
         let members = self.members.iter().map(|member| {
             map([
                 ("replica", hex(&member.id).into()),
-                ("heard", time(member.heard_ms)),
+                ("heard", time(member.last_contact_ms)),
                 ("lacked_transactions", number(member.lacks)),
                 ("away", member.is_away.into()),
                 ("evicted", member.is_evicted.into()),
@@ -278,7 +278,7 @@ fn exchanged_text(peer: &PeerInfo) -> String {
 
 fn member_text(member: &MemberInfo) -> String {
     let lacking = counted(member.lacks, "transaction");
-    let when = match member.heard_ms {
+    let when = match member.last_contact_ms {
         0 => "as reported by other replicas".to_owned(),
         ms => format!("at its last exchange, at {}", time_text(ms)),
     };

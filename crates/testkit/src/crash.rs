@@ -7,13 +7,13 @@
 use std::{
     collections::BTreeMap,
     io::Write,
+    ops::ControlFlow,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use isomer_data::Verdict;
 use isomer_db::{
     Database, ErrorKind, ReadTransaction, Sharing, WriteTransaction,
     internals::{
@@ -324,7 +324,7 @@ pub fn check(path: &Path) -> Result<usize> {
     let db = open(path).context("opening to check")?;
     let mut problems = db.store()?.engine().verify(&mut |_, _| {})?;
     problems.extend(isomer_check::check(&db.store()?, &mut |_, _| {
-        Verdict::Continue
+        ControlFlow::Continue(())
     })?);
     ensure!(problems.is_empty(), "{}", problems.join("\n"));
     let views = db.views().check(&mut |_| {});

@@ -37,7 +37,7 @@ use jiff::{civil, tz::Offset};
 use crate::{
     Crs, Map, Point, Value, ValueError, ZonedTime,
     bytes::Reader,
-    limits::MAX_NESTING,
+    limits::{MAX_NESTING, deeper},
     number::{exact_int, float_of_ordered_bits, floor_double, has_rest, ordered_bits},
     temporal::{
         clock::{NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
@@ -187,12 +187,6 @@ fn put(value: &Value, out: &mut Vec<u8>, depth_left: usize) -> Result<(), ValueE
         }
     }
     Ok(())
-}
-
-fn deeper(depth_left: usize) -> Result<usize, ValueError> {
-    depth_left
-        .checked_sub(1)
-        .ok_or(ValueError::TooDeep { max: MAX_NESTING })
 }
 
 fn put_number(floor: f64, rest: u16, out: &mut Vec<u8>) {

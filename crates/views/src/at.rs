@@ -97,7 +97,7 @@ impl ViewsAt {
     /// its build is requested for later queries. `None` for all types if there are too many of them.
     pub fn adjacency(&self, type_id: Option<TypeId>, side: AdjacencySide) -> Option<AdjacencyAt> {
         match type_id {
-            Some(type_id) => self.adjacency_of(type_id, side, false, self.enough()),
+            Some(type_id) => self.adjacency_of(type_id, side, false, self.enough_demand()),
             None => self.adjacency_of_types(self.all_types()?, side),
         }
     }
@@ -108,7 +108,7 @@ impl ViewsAt {
         type_id: TypeId,
         side: AdjacencySide,
     ) -> Option<AdjacencyAt> {
-        self.adjacency_of(type_id, side, true, self.enough())
+        self.adjacency_of(type_id, side, true, self.enough_demand())
     }
 
     /// All types, unless there are too many for one view each.
@@ -138,10 +138,10 @@ impl ViewsAt {
         // Request every view, so that all missing ones are built.
         let parts: Vec<_> = types
             .iter()
-            .map(|type_id| self.adjacency_of(*type_id, side, false, self.enough()))
+            .map(|type_id| self.adjacency_of(*type_id, side, false, self.enough_demand()))
             .collect();
         let parts: Option<Vec<_>> = parts.into_iter().collect();
-        parts.map(AdjacencyAt::many)
+        parts.map(AdjacencyAt::of_types)
     }
 
     /// The nodes of a label, or all nodes, if a view of them is ready; otherwise its build is requested.
@@ -230,7 +230,7 @@ impl ViewsAt {
         self.column_asked(owner, path, 0)
     }
 
-    fn enough(&self) -> u64 {
+    fn enough_demand(&self) -> u64 {
         self.views.as_ref().map_or(0, |views| views.enough_demand())
     }
 
@@ -250,7 +250,7 @@ impl ViewsAt {
             return Some(known.clone());
         }
         let pinned = views.adjacency_at(type_id, side, with_ids, self.version, demand)?;
-        let at = AdjacencyAt::one(type_id, side, pinned);
+        let at = AdjacencyAt::of_type(type_id, side, pinned);
         pins.adjacency.insert((type_id, side), at.clone());
         Some(at)
     }
@@ -261,7 +261,7 @@ impl ViewsAt {
         match demand {
             // Requested explicitly.
             u64::MAX => (1, 1),
-            demand => (demand, self.enough() + count() / 64),
+            demand => (demand, self.enough_demand() + count() / 64),
         }
     }
 

@@ -4,8 +4,8 @@ use crate::{
     ViewError, ViewKind, Views,
     build::ALWAYS,
     keeping::Keeping,
-    segment::{DamagedFile, Stored},
     slot::Slot,
+    view_file::{DamagedFile, Stored},
     views::for_slot,
 };
 

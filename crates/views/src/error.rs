@@ -6,7 +6,7 @@ use isomer_data::DataError;
 use isomer_storage::OverBudget;
 use thiserror::Error;
 
-use crate::segment::{SegmentDamage, SegmentError, SegmentOverflow, SegmentRejection};
+use crate::view_file::{ViewFileDamage, ViewFileError, ViewFileOverflow, ViewFileRejection};
 
 /// Why a view could not be built. Reads use the rows instead.
 #[derive(Debug, Error)]
@@ -42,22 +42,22 @@ pub enum ViewError {
     Unreadable(#[source] io::Error),
     /// The stored view is damaged.
     #[error("the stored view is damaged: {0}")]
-    Damaged(#[source] SegmentDamage),
+    Damaged(#[source] ViewFileDamage),
     /// The stored view is intact, and not for this database and program.
     #[error("the stored view was rejected: {0}")]
-    Rejected(#[source] SegmentRejection),
+    Rejected(#[source] ViewFileRejection),
     /// The view cannot be stored.
     #[error("the view cannot be stored: {0}")]
-    Unwritable(#[source] SegmentOverflow),
+    Unwritable(#[source] ViewFileOverflow),
 }
 
-impl From<SegmentError> for ViewError {
-    fn from(error: SegmentError) -> Self {
+impl From<ViewFileError> for ViewError {
+    fn from(error: ViewFileError) -> Self {
         match error {
-            SegmentError::Io(error) => Self::Unreadable(error),
-            SegmentError::Damaged(damage) => Self::Damaged(damage),
-            SegmentError::Rejected(rejection) => Self::Rejected(rejection),
-            SegmentError::Unwritable(overflow) => Self::Unwritable(overflow),
+            ViewFileError::Io(error) => Self::Unreadable(error),
+            ViewFileError::Damaged(damage) => Self::Damaged(damage),
+            ViewFileError::Rejected(rejection) => Self::Rejected(rejection),
+            ViewFileError::Unwritable(overflow) => Self::Unwritable(overflow),
         }
     }
 }

@@ -98,10 +98,10 @@ impl CommitApplier<'_> {
                 })?;
             }
             Change::RelationshipsLoaded { type_id, .. } => {
-                self.lose_columns(Owner::Relationships(*type_id));
+                self.stop_columns(Owner::Relationships(*type_id));
                 for side in AdjacencySide::BOTH {
                     if let Some(slot) = self.registry.adjacency.get(&(*type_id, side)) {
-                        slot.lose(self.version);
+                        slot.stop_answering(self.version);
                     }
                 }
             }
@@ -132,10 +132,10 @@ impl CommitApplier<'_> {
             Change::NodesLoaded { label, .. } => {
                 for label in [None, Some(*label)] {
                     if let Some(slot) = self.registry.members.get(&label) {
-                        slot.lose(self.version);
+                        slot.stop_answering(self.version);
                     }
                 }
-                self.lose_columns(Owner::Nodes(*label));
+                self.stop_columns(Owner::Nodes(*label));
             }
             change => {
                 if let Some((owner, prop)) = change.field() {
@@ -191,7 +191,7 @@ impl CommitApplier<'_> {
                 continue;
             };
             let (Some(source), Some(target), Some(rel)) = ids else {
-                slot.lose(self.version);
+                slot.stop_answering(self.version);
                 continue;
             };
             let (node, other) = match side {
@@ -207,7 +207,7 @@ impl CommitApplier<'_> {
         if let Some(slot) = self.registry.members.get(&label) {
             match small(id.0) {
                 Some(node) => slot.apply(self.version, node, &member, |_| true),
-                None => slot.lose(self.version),
+                None => slot.stop_answering(self.version),
             }
         }
     }
@@ -226,10 +226,10 @@ impl CommitApplier<'_> {
     }
 
     /// The change stream does not list the records of a bulk load.
-    fn lose_columns(&self, owner: Owner) {
+    fn stop_columns(&self, owner: Owner) {
         let columns = self.registry.columns.get(&owner);
         for (_, slot) in columns.into_iter().flatten() {
-            slot.lose(self.version);
+            slot.stop_answering(self.version);
         }
     }
 
@@ -241,7 +241,7 @@ impl CommitApplier<'_> {
                     || generation.base.is_member(node)
                     || generation.delta.touched(node)
             }),
-            None => slot.lose(self.version),
+            None => slot.stop_answering(self.version),
         }
     }
 
@@ -323,7 +323,7 @@ impl Drop for Unfinished<'_> {
             // Each version separately: the base of a view under construction may already include the first
             // ones.
             for (version, _) in self.applying.iter() {
-                self.registry.each(|_, slot| slot.lose(version));
+                self.registry.each(|_, slot| slot.stop_answering(version));
             }
         }
         self.applying.clear();
@@ -417,12 +417,12 @@ impl Views {
             };
             if Self::apply_with_catalog(&registry, store, catalog, version, changes).is_err() {
                 // The change stream is corrupt: views stop answering, and the rows report the error.
-                registry.each(|_, slot| slot.lose(version));
+                registry.each(|_, slot| slot.stop_answering(version));
             }
         }
         unfinished.done = true;
         drop(unfinished);
-        self.tend(&registry);
+        self.maintain(&registry);
     }
 
     /// Applies a commit that did not fit into the inbox, directly from the caller's buffer, after those in
@@ -431,16 +431,16 @@ impl Views {
         let mut feed = self.feed();
         let registry = self.registry.read();
         if self.apply_commit(&registry, version, changes).is_err() {
-            registry.each(|_, slot| slot.lose(version));
+            registry.each(|_, slot| slot.stop_answering(version));
         }
         feed.applied = version;
         self.inbox.applied_at_once(version);
-        self.tend(&registry);
+        self.maintain(&registry);
     }
 
     /// Schedules merges of long deltas; drops views that cannot answer the newest versions, or whose delta no
     /// longer fits into the budget.
-    fn tend(&self, registry: &Registry) {
+    fn maintain(&self, registry: &Registry) {
         registry.each(|kind, slot| {
             slot.account_building();
             let Some(lengths) = slot.lengths() else {
@@ -501,7 +501,9 @@ impl CommitObserver for Views {
         self.inbox.mark_applied();
         // Readers of earlier snapshots need not wait for them.
         feed.applied = feed.applied.min(from.saturating_sub(1));
-        self.registry.read().each(|_, slot| slot.lose(from));
+        self.registry
+            .read()
+            .each(|_, slot| slot.stop_answering(from));
     }
 
     fn loading(&self, load: &Loading) -> Option<Box<dyn LoadSink>> {

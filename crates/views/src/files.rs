@@ -17,9 +17,9 @@ use crate::{
     error::ViewError,
     keeping::{FEW_BEHIND, Keeping},
     registry::Registry,
-    segment::{Head, SegmentError, SegmentRejection, Stored},
     slot::Slot,
     status::ViewKind,
+    view_file::{Head, Stored, ViewFileError, ViewFileRejection},
     views::{Views, for_slot},
     worker::Job,
 };
@@ -137,12 +137,12 @@ impl ViewFiles<'_> {
         if found != *head && store.is_shared() {
             keeping.note_replaced(&store, &found, blocks.bytes());
         } else if found != *head {
-            return Err(SegmentError::from(SegmentRejection::Foreign).into());
+            return Err(ViewFileError::from(ViewFileRejection::Foreign).into());
         }
         let head = &found;
         let lineage = store.eras().lineage()?;
         if !lineage.holds(&head.era, head.version) || !lineage.has_changes_since(head.version) {
-            return Err(SegmentError::from(SegmentRejection::Foreign).into());
+            return Err(ViewFileError::from(ViewFileRejection::Foreign).into());
         }
         let nodes = store.counts().nodes_now(None);
         let newest = self.views.begin_building(slot, nodes)?;

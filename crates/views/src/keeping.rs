@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    segment::{DamagedFile, Folder, FolderListing, Head},
     status::ViewKind,
+    view_file::{DamagedFile, Folder, FolderListing, Head},
 };
 
 /// Maximum bytes of change stream retained for a file: above this, and above half the size of the file, the

@@ -18,8 +18,8 @@ use crate::{
     column::{ColumnWriter, cell_of},
     id::small,
     members::stored::store_set,
-    segment::{Head, NewFile, SegmentError, malformed},
     side::AdjacencySide,
+    view_file::{Head, NewFile, ViewFileError, malformed},
     worker::Job,
 };
 
@@ -344,7 +344,7 @@ impl Views {
     }
 
     /// A file whose version becomes known when it is finished.
-    fn new_file(&self, kind: &ViewKind, era: EraId) -> Result<NewFile, SegmentError> {
+    fn new_file(&self, kind: &ViewKind, era: EraId) -> Result<NewFile, ViewFileError> {
         let Some(keeping) = &self.keeping else {
             return Err(malformed());
         };
@@ -356,7 +356,7 @@ impl Views {
     }
 
     /// The paths whose columns were requested before, and those that an index or the key makes likely.
-    fn wanted(&self, owner: Owner, catalog: &Catalog) -> Vec<Arc<[PropId]>> {
+    fn columns_to_build(&self, owner: Owner, catalog: &Catalog) -> Vec<Arc<[PropId]>> {
         let registry = self.registry.read();
         let asked = registry.columns.get(&owner);
         let mut wanted: Vec<Arc<[PropId]>> = asked
@@ -416,7 +416,7 @@ impl Columns {
             return Ok(());
         };
         let records = std::mem::take(records);
-        let mut paths = views.wanted(self.owner, &self.catalog);
+        let mut paths = views.columns_to_build(self.owner, &self.catalog);
         paths.extend(self.numbers(&records)?);
         let mut columns: Vec<OneColumn> = Vec::new();
         for path in paths {

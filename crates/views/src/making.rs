@@ -14,8 +14,8 @@ use crate::{
     Owner, ViewError, ViewKind, Views, adjacency,
     build::{ALWAYS, Effort, ShouldContinue},
     column, members,
-    segment::Stored,
     slot::{Base, Generation, Slot},
+    view_file::Stored,
     worker::Job,
 };
 
@@ -695,7 +695,7 @@ mod tests {
         let slot = views.adjacency_slot(type_id, AdjacencySide::Out);
         let merged = views.merge_slot(&slot, &kind, |generation, tx, effort| {
             let base = adjacency::merge(generation, tx.version(), effort);
-            slot.lose(tx.version() + 1); // a bulk load starts
+            slot.stop_answering(tx.version() + 1); // a bulk load starts
             base
         });
         assert!(merged.is_ok(), "{merged:?}");

@@ -15,7 +15,7 @@ use crate::{
     column::ColumnBase,
     members::MemberBase,
     side::AdjacencySide,
-    slot::{Base, Cleared, Slot},
+    slot::{Base, DroppedContent, Slot},
 };
 
 /// A column by its path.
@@ -66,12 +66,12 @@ pub(crate) struct Lengths {
 
 /// A slot of any kind of view.
 pub(crate) trait AnySlot {
-    /// See [`Slot::lose`].
-    fn lose(&self, version: Version);
+    /// See [`Slot::stop_answering`].
+    fn stop_answering(&self, version: Version);
     /// See [`Slot::abandon`].
     fn abandon(&self, from: Version);
     /// See [`Slot::clear`].
-    fn clear(&self) -> Cleared;
+    fn clear(&self) -> DroppedContent;
     /// Time of the last request.
     fn used(&self) -> u64;
     /// Whether a job for it is queued or running.
@@ -89,15 +89,15 @@ pub(crate) trait AnySlot {
 }
 
 impl<B: Base> AnySlot for Slot<B> {
-    fn lose(&self, version: Version) {
-        Slot::lose(self, version);
+    fn stop_answering(&self, version: Version) {
+        Slot::stop_answering(self, version);
     }
 
     fn abandon(&self, from: Version) {
         Slot::abandon(self, from);
     }
 
-    fn clear(&self) -> Cleared {
+    fn clear(&self) -> DroppedContent {
         Slot::clear(self)
     }
 

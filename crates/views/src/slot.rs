@@ -30,7 +30,7 @@ pub(crate) trait Base: Send + Sync + 'static {
 
 /// The former content of a slot, possibly gigabytes: dropped outside of the locks.
 #[must_use = "dropped without the feed's lock, as it may take long"]
-pub(crate) struct Cleared(#[allow(dead_code)] Box<dyn Any + Send>);
+pub(crate) struct DroppedContent(#[allow(dead_code)] Box<dyn Any + Send>);
 
 /// Bytes that may be collected for a base under construction before they are reserved from the budget.
 const UNCOUNTED_BYTES: usize = 1 << 20;
@@ -225,7 +225,7 @@ impl<B: Base> Slot<B> {
 
     /// The commit `version` changed something that no delta entry expresses: the view stops answering at that
     /// version.
-    pub(crate) fn lose(&self, version: Version) {
+    pub(crate) fn stop_answering(&self, version: Version) {
         let mut generations = self.generations.write();
         if let Some(held) = &mut generations.current {
             held.until = held.until.min(version);
@@ -396,12 +396,12 @@ impl<B: Base> Slot<B> {
 
     /// Drops everything; readers keep the generations that they pinned. The content is freed when the result
     /// is dropped.
-    pub(crate) fn clear(&self) -> Cleared {
+    pub(crate) fn clear(&self) -> DroppedContent {
         let mut generations = self.generations.write();
         let held = (generations.current.take(), generations.building.take());
         generations.older.clear();
         self.demand.store(0, Ordering::Relaxed);
-        Cleared(Box::new(held))
+        DroppedContent(Box::new(held))
     }
 }
 

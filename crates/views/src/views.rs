@@ -24,7 +24,7 @@ use crate::{
     members::MemberBase,
     registry::Registry,
     side::AdjacencySide,
-    slot::{Base, Cleared, Pinned, Slot},
+    slot::{Base, DroppedContent, Pinned, Slot},
     status::Records,
     worker::{Job, Worker},
 };
@@ -450,7 +450,7 @@ impl Views {
 
     /// The caller holds the feed. Returns how much will be free once the evicted content is dropped, outside
     /// of the lock.
-    fn drop_oldest(&self, bytes: usize, except: Option<&ViewKind>) -> (usize, Vec<Cleared>) {
+    fn drop_oldest(&self, bytes: usize, except: Option<&ViewKind>) -> (usize, Vec<DroppedContent>) {
         let registry = self.registry.read();
         let mut standing = Vec::new();
         registry.each(|kind, slot| {

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Result, anyhow};
 use isomerdb::{
     BucketOptions, Database, Durability as Commit, Error, ErrorKind, KvChangeKind, Map, Prepared,
-    QueryResult, Value, Watched, Watcher, WriteTransaction, params,
+    QueryResult, Value, WatchGuard, WatchScope, WriteTransaction, params,
 };
 use serde::de::DeserializeOwned;
 
@@ -28,7 +28,7 @@ const NUMBERS: &str = "numbers";
 pub struct GraphStore {
     db: Database,
     queries: Arc<Queries>,
-    watching: Mutex<Vec<Watcher>>,
+    watching: Mutex<Vec<WatchGuard>>,
 }
 
 /// The prepared queries.
@@ -357,7 +357,7 @@ impl ChatStore for GraphStore {
             }
             ControlFlow::Continue(())
         };
-        let watcher = self.db.on_change(SPOKEN, Watched::All, None, heard)?;
+        let watcher = self.db.on_change(SPOKEN, WatchScope::All, None, heard)?;
         let mut watching = self
             .watching
             .lock()

@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, path::Path, sync::Mutex};
 use anyhow::{Result, bail};
 use isomerdb::{
     Bucket, Database, Durability as Commit, Error, KvChangeKind, Order, ReadBucket,
-    ReadTransaction, Watched, Watcher, WriteTransaction,
+    ReadTransaction, WatchGuard, WatchScope, WriteTransaction,
 };
 
 use crate::{
@@ -19,7 +19,7 @@ const BUCKET: &str = "chat";
 /// The store.
 pub struct IsomerKeys {
     db: Database,
-    watching: Mutex<Vec<Watcher>>,
+    watching: Mutex<Vec<WatchGuard>>,
 }
 
 impl IsomerKeys {
@@ -182,7 +182,7 @@ impl KeyStore for IsomerKeys {
             .transact(|tx| tx.bucket(BUCKET).put_bytes("feed", "on"))?;
         let watcher = self.db.on_change(
             BUCKET,
-            Watched::Prefix(b"chat:".to_vec()),
+            WatchScope::Prefix(b"chat:".to_vec()),
             None,
             move |change| {
                 if let Ok(change) = change

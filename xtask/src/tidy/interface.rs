@@ -260,7 +260,7 @@ fn public_fields(body: &str) -> Vec<String> {
         .collect()
 }
 
-/// Words with single blanks between them, and none where a line was broken inside brackets.
+/// Words with single blanks between them, and none if a line was broken inside brackets.
 fn collapsed(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.replace("(mut self", "(self")

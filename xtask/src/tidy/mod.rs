@@ -2,6 +2,7 @@
 
 mod arrows;
 mod circles;
+mod debug_text;
 mod figures;
 mod interface;
 mod layout;
@@ -89,6 +90,11 @@ pub const CHECKS: &[Check] = &[
         name: "functions",
         rule: "a function is short, or what is long in it is a table",
         find: limits::functions,
+    },
+    Check {
+        name: "debug",
+        rule: "a message has no Debug output (`{:?}`): say what the value is in words",
+        find: debug_text::in_messages,
     },
     Check {
         name: "sleeps",

@@ -15,17 +15,23 @@ use crate::workspace;
 const TYPE_WORDS: &[&str] = &[
     "Carried",
     "Covered",
+    "Departs",
+    "Entry",
     "Found",
+    "Got",
     "Held",
     "Kept",
     "Known",
     "Made",
+    "Near",
+    "Open",
     "Own",
     "Place",
     "Reached",
     "Rest",
     "Spot",
     "Taken",
+    "Then",
     concat!("To", "ld"),
     "Trouble",
     "Turn",
@@ -37,16 +43,27 @@ const TYPE_WORDS: &[&str] = &[
 const FUNCTION_WORDS: &[&str] = &[
     "ask",
     "asked",
+    "choose",
     "divert",
+    "doom",
     "go",
     "go_on",
+    "gone",
+    "hear",
+    "heed",
     "kept",
+    "lose",
     "look",
     "meets",
+    "reached",
     "settle",
+    "stays",
+    "step",
     "tell",
+    "tend",
     concat!("to", "ld"),
     "trouble",
+    "wanted",
     "way",
     "worked",
 ];
@@ -185,7 +202,7 @@ fn declarations() -> Result<Vec<(String, Declared)>> {
 }
 
 /// The crate of a file of product code; none for tests and everything else.
-fn product_crate(file: &Path) -> Option<String> {
+pub(super) fn product_crate(file: &Path) -> Option<String> {
     let parts: Vec<&str> = file.iter().filter_map(|part| part.to_str()).collect();
     let ["crates", name, "src", inner @ ..] = parts.as_slice() else {
         return None;

@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs,
     io::{BufRead, BufReader},
+    ops::ControlFlow,
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicUsize, Ordering},
@@ -16,7 +17,6 @@ use isomer_db::{
     internals::{
         BuilderInternals as _, DatabaseInternals as _, LayerResult as _, TransactionInternals as _,
         bulk::{BulkPhase, BulkWatch},
-        data::Verdict,
         views::{AdjacencySide, ViewKind, ViewOptions, ViewState},
     },
     json, params,
@@ -803,9 +803,9 @@ fn int(value: &Value) -> Result<i64> {
 struct Progress<'r>(&'r mut dyn Report);
 
 impl BulkWatch for Progress<'_> {
-    fn progress(&mut self, phase: BulkPhase, done: u64, total: Option<u64>) -> Verdict {
+    fn progress(&mut self, phase: BulkPhase, done: u64, total: Option<u64>) -> ControlFlow<()> {
         let total = total.filter(|_| phase == BulkPhase::Writing);
         self.0.progress(done, total);
-        Verdict::Continue
+        ControlFlow::Continue(())
     }
 }

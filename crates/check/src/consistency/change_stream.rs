@@ -374,7 +374,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Records the operations on the keys of a pass; returns false where the stream cannot be read, which is a finding.
+    /// Records the operations on the keys of a pass; returns false if the stream cannot be read, which is a finding.
     fn read_stream(
         &mut self,
         store: &DataStore,

@@ -9,9 +9,11 @@
 mod change_stream;
 mod search;
 
+use std::ops::ControlFlow;
+
 use isomer_data::{
     Access, Catalog, Counted, DataError, DataStore, IndexDef, IndexState, RelRow, Transaction,
-    Verdict, after_prefix, stored_pairs::StoredPairs,
+    after_prefix, stored_pairs::StoredPairs,
 };
 use isomer_layout::{
     catalog::rules::described,
@@ -87,7 +89,7 @@ impl Ids {
 
 struct Check<'a> {
     tx: Transaction,
-    progress: &'a mut dyn FnMut(&'static str, u64) -> Verdict,
+    progress: &'a mut dyn FnMut(&'static str, u64) -> ControlFlow<()>,
     done: u64,
     findings: Vec<String>,
 }
@@ -101,7 +103,7 @@ struct Check<'a> {
 /// [`DataError::Cancelled`]; errors of the engine where the bytes themselves cannot be read.
 pub fn check(
     store: &DataStore,
-    progress: &mut dyn FnMut(&'static str, u64) -> Verdict,
+    progress: &mut dyn FnMut(&'static str, u64) -> ControlFlow<()>,
 ) -> Result<Vec<String>, DataError> {
     let mut check = Check {
         tx: store.begin(Access::Read)?,
@@ -138,9 +140,7 @@ impl Check<'_> {
 
     fn report_progress(&mut self, what: &'static str) -> Result<(), DataError> {
         self.done += 1;
-        if self.done.is_multiple_of(REPORT_EVERY)
-            && (self.progress)(what, self.done) == Verdict::Stop
-        {
+        if self.done.is_multiple_of(REPORT_EVERY) && (self.progress)(what, self.done).is_break() {
             return Err(DataError::Cancelled);
         }
         Ok(())

@@ -158,7 +158,7 @@ impl Check<'_> {
         )
     }
 
-    /// The pairs that a record should have in an index; none where it does not exist or cannot be read.
+    /// The pairs that a record should have in an index; none if it does not exist or cannot be read.
     fn required(&self, index: &IndexDef, number: u64) -> Result<RequiredPairs, DataError> {
         let id = record_in(index, number);
         let Some(stored) = self.pairs().get(&id.record_key())? else {

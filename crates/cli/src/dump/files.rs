@@ -177,9 +177,7 @@ mod tests {
             })
             .expect("the files");
         let store = other.store().expect("a store");
-        let found = isomer_check::check(&store, &mut |_, _| {
-            isomer_db::internals::data::Verdict::Continue
-        });
+        let found = isomer_check::check(&store, &mut |_, _| std::ops::ControlFlow::Continue(()));
         assert_eq!(found.expect("checked"), Vec::<String>::new());
     }
 

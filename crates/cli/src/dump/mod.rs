@@ -11,10 +11,10 @@
 //! {"in":"sessions","sequence":"invoice","last":7}
 //! {"folder":"/a"}                                                         after the folder that it is in
 //! {"file":"/a/b","bytes":70000}
-//! {"of":"/a/b","at":65536,"hex":"00ff"}                                   content, right behind its file; what is left out is zeros
+//! {"of":"/a/b","at":65536,"hex":"00ff"}                                   content, directly after its file; missing parts are zeros
 //! {"index":"name","label":"User","fields":[{"path":["a","b"],"each":false}],"unique":false}
 //! {"constraint":"name","label":"User","kind":"required","path":["name"]}  and unique, key, type, check, closed
-//! {"end":123}                                                             last line: how many lines stand before it
+//! {"end":123}                                                             last line: the number of lines before it
 //! ```
 //!
 //! Version 2 is written where the database has convergent fields, or constraints that declare them; all else is version

@@ -4,6 +4,7 @@
 use std::{
     cell::RefCell,
     collections::VecDeque,
+    ops::ControlFlow,
     path::PathBuf,
     sync::{
         Arc,
@@ -16,7 +17,7 @@ use anyhow::{Result, anyhow};
 use isomer_db::internals::{
     LayerError as _,
     bulk::{BulkPhase, BulkWatch},
-    data::{DataError, Verdict},
+    data::DataError,
 };
 
 use super::{
@@ -231,17 +232,17 @@ impl Feed {
 }
 
 /// Reports the progress of a bulk load.
-pub struct Watch<'f>(pub &'f Feed);
+pub struct LoadProgress<'f>(pub &'f Feed);
 
-impl BulkWatch for Watch<'_> {
-    fn rejected(&mut self, row: u64, error: &DataError) -> Verdict {
+impl BulkWatch for LoadProgress<'_> {
+    fn rejected(&mut self, row: u64, error: &DataError) -> ControlFlow<()> {
         match self.0.reject(row, error.to_string()) {
-            Ok(()) => Verdict::Continue,
-            Err(_) => Verdict::Stop,
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
         }
     }
 
-    fn progress(&mut self, phase: BulkPhase, done: u64, total: Option<u64>) -> Verdict {
+    fn progress(&mut self, phase: BulkPhase, done: u64, total: Option<u64>) -> ControlFlow<()> {
         if phase == BulkPhase::Writing {
             match total {
                 Some(total) if total > 0 => self
@@ -252,8 +253,8 @@ impl BulkWatch for Watch<'_> {
         }
         if self.0.interrupted.load(Ordering::Relaxed) {
             self.0.fail(anyhow!("interrupted: nothing was imported"));
-            return Verdict::Stop;
+            return ControlFlow::Break(());
         }
-        Verdict::Continue
+        ControlFlow::Continue(())
     }
 }

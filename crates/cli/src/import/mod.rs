@@ -91,7 +91,7 @@ impl LoadMode {
     fn of(store: &DataStore) -> Result<Self> {
         match store.hold_alone() {
             Ok(alone) => Ok(Self::Bulk { _alone: alone }),
-            Err(error) if error.is_needs_alone() => Ok(Self::Transaction(error)),
+            Err(error) if error.requires_exclusive_use() => Ok(Self::Transaction(error)),
             Err(error) => Err(error.into()),
         }
     }

@@ -41,7 +41,7 @@ pub fn read(column_type: ColumnType, text: &str) -> Result<Value, String> {
 /// The duration of a column.
 ///
 /// # Errors
-/// What to add to a message that the text is none; nothing where that says it all.
+/// What to add to a message that the text is none; nothing if that says it all.
 pub fn read_duration(text: &str) -> Result<Value, &'static str> {
     if text.ends_with(['S', 's']) && has_more_than_nanoseconds(text) {
         return Err(": it has more than nine decimals of a second");

@@ -18,7 +18,7 @@ use super::{
     column_type::ColumnType,
     columns::{Column, Declared, Role, article},
     delimited::TextColumns,
-    feed::{Feed, Summary, Watch},
+    feed::{Feed, LoadProgress, Summary},
     input::InputOptions,
     record::{Record, RecordReader},
 };
@@ -102,7 +102,7 @@ pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
                 label,
                 &BulkOptions::default(),
                 &mut feed.items(convert),
-                &mut Watch(&feed),
+                &mut LoadProgress(&feed),
             );
             loaded.map(|outcome| outcome.loaded)
         }

@@ -18,7 +18,7 @@ use super::{
     LoadMode,
     columns::{Role, article},
     delimited::TextColumns,
-    feed::{Feed, Summary, Watch},
+    feed::{Feed, LoadProgress, Summary},
     input::InputOptions,
     record::{Record, RecordReader},
 };
@@ -108,7 +108,7 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
             ends,
             &BulkOptions::default(),
             &mut feed.items(convert),
-            &mut Watch(&feed),
+            &mut LoadProgress(&feed),
         );
         loaded.map(|outcome| vec![("relationship", outcome.loaded)])
     };

@@ -124,7 +124,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Rolls back the open transaction. Returns `None` where there is none, else what a message about it adds.
+    /// Rolls back the open transaction. Returns `None` if there is none, else what a message about it adds.
     pub(super) fn undo(&mut self) -> Option<&'static str> {
         self.transaction.take()?.rollback();
         let all = std::mem::replace(&mut self.changed, self.changed_before);

@@ -52,7 +52,7 @@ impl Fields<'_> {
         })
     }
 
-    /// The value of the convergent field at `path`; none where there is no such field.
+    /// The value of the convergent field at `path`; none if there is no such field.
     pub fn value(self, owner: ConvergentOwner, path: &[&str]) -> Result<Option<Value>, DataError> {
         let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
@@ -91,7 +91,7 @@ impl Fields<'_> {
         Ok(None)
     }
 
-    /// The state of the sketch at `path`; none where there is no sketch. Cost: one scan over the places that hold a
+    /// The state of the sketch at `path`; none if there is no sketch. Cost: one scan over the places that hold a
     /// rank.
     pub fn ranks(
         self,
@@ -120,7 +120,7 @@ impl Fields<'_> {
         }))
     }
 
-    /// Whether the set at `path` has an element; none where there is no set. One lookup, whatever the size.
+    /// Whether the set at `path` has an element; none if there is no set. One lookup, whatever the size.
     pub fn contains(
         self,
         owner: ConvergentOwner,
@@ -159,7 +159,7 @@ impl Fields<'_> {
         Ok(Some(found))
     }
 
-    /// How many elements the set at `path` has, or fields the map; none where there is neither. Counts the keys,
+    /// How many elements the set at `path` has, or fields the map; none if there is neither. Counts the keys,
     /// without decoding values.
     pub fn size(self, owner: ConvergentOwner, path: &[&str]) -> Result<Option<u64>, DataError> {
         let Some(position) = self.position_of(owner, path) else {
@@ -196,7 +196,7 @@ impl Fields<'_> {
         Ok(Some(count))
     }
 
-    /// Elements of the set at `path` in their order, from a bound, at most `limit`; none where there is no set. Reads
+    /// Elements of the set at `path` in their order, from a bound, at most `limit`; none if there is no set. Reads
     /// no others.
     pub fn page(
         self,

@@ -87,7 +87,7 @@ impl FieldsMut<'_> {
     /// they conflict with transactions that have read the field, never with one another.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] without the owner; [`DataError::Invalid`] where the field is of another kind, holds a
+    /// [`DataError::NotFound`] without the owner; [`DataError::Invalid`] if the field is of another kind, holds a
     /// plain value or an index cannot hold it, and where the context is of a state that this database has not seen, or
     /// too old.
     pub fn converge(

@@ -384,7 +384,7 @@ impl OwnReplica {
     }
 
     /// A transaction with this hybrid time has been applied: later ones get a later time.
-    pub fn reached(&self, time: u64) {
+    pub fn advance_time(&self, time: u64) {
         self.time.fetch_max(time, Ordering::AcqRel);
     }
 

@@ -120,7 +120,7 @@ impl FileTreeMut<'_> {
     /// parts of both.
     ///
     /// # Errors
-    /// Those of [`FileTreeMut::create_file`]; [`DataError::Invalid`] where the path is a folder.
+    /// Those of [`FileTreeMut::create_file`]; [`DataError::Invalid`] if the path is a folder.
     pub fn put_file(&mut self, path: &str, bytes: &[u8]) -> Result<(), DataError> {
         if self.tx.files().file_metadata(path)?.is_some() {
             self.tx.files().file(path)?; // a folder is refused

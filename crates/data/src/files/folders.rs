@@ -78,7 +78,7 @@ impl FileTree<'_> {
     /// The content of a folder, by name, from the first name after `after` on, at most `limit`.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where the folder does not exist, [`DataError::Invalid`] where the path is a file.
+    /// [`DataError::NotFound`] if the folder does not exist, [`DataError::Invalid`] if the path is a file.
     pub fn list_folder(
         self,
         path: &str,
@@ -181,7 +181,7 @@ impl FileTreeMut<'_> {
     /// Makes an empty file.
     ///
     /// # Errors
-    /// [`DataError::Exists`] where the path exists, [`DataError::NotFound`] where its folder does not exist.
+    /// [`DataError::Exists`] if the path exists, [`DataError::NotFound`] if its folder does not exist.
     pub fn create_file(&mut self, path: &str) -> Result<FileId, DataError> {
         self.make(path, FileKind::File).map(FileId)
     }
@@ -304,7 +304,7 @@ impl FileTreeMut<'_> {
     /// Moves a file, or a folder with its content. A file may replace a file.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where the path or the target's folder does not exist; [`DataError::Exists`] where the
+    /// [`DataError::NotFound`] if the path or the target's folder does not exist; [`DataError::Exists`] if the
     /// target exists;
     /// [`DataError::Invalid`] for a folder that would move into itself.
     pub fn rename_path(&mut self, from: &str, to: &str) -> Result<(), DataError> {
@@ -385,7 +385,7 @@ impl FileTreeMut<'_> {
     /// Removes a file, or a folder that is empty.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where the path does not exist, [`DataError::Invalid`] for a folder that is not empty.
+    /// [`DataError::NotFound`] if the path does not exist, [`DataError::Invalid`] for a folder that is not empty.
     pub fn remove_path(&mut self, path: &str) -> Result<(), DataError> {
         self.tx.check_writable()?;
         let (folder, name) = self.tx.files().parent(path)?;

@@ -42,7 +42,7 @@ pub struct FileMetadata {
 }
 
 impl FileTree<'_> {
-    /// The target of a path; nothing where it does not exist.
+    /// The target of a path; nothing if it does not exist.
     pub fn file_metadata(self, path: &str) -> Result<Option<FileMetadata>, DataError> {
         match self.find_path(&names(path)?)? {
             None => Ok(None),
@@ -53,7 +53,7 @@ impl FileTree<'_> {
     /// The file under a path.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where the path does not exist, [`DataError::Invalid`] where it is a folder.
+    /// [`DataError::NotFound`] if the path does not exist, [`DataError::Invalid`] if it is a folder.
     pub fn file(self, path: &str) -> Result<FileId, DataError> {
         match self.find_path(&names(path)?)? {
             None => Err(not_there(path)),

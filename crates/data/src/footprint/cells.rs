@@ -104,7 +104,7 @@ fn cut(bytes: &[u8], at: usize) -> Vec<u8> {
     cell
 }
 
-/// All cells from `first` to `last`, both included; `None` where they are more than `most`.
+/// All cells from `first` to `last`, both included; `None` if they are more than `most`.
 fn between(first: &[u8], last: &[u8], most: usize) -> Option<Vec<Vec<u8>>> {
     let mut cells = vec![first.to_vec()];
     while cells[cells.len() - 1] != last {

@@ -112,7 +112,7 @@ impl Graph<'_> {
         Ok(NodeContent { labels, properties })
     }
 
-    /// One property from a node's record; null where the node has no property of this name.
+    /// One property from a node's record; null if the node has no property of this name.
     pub fn property_of(self, node: &NodeRecord, name: &str) -> Result<Value, DataError> {
         let names = &self.tx.names().names;
         let Some(prop) = names.find(NameKind::Prop, name) else {

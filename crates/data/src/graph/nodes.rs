@@ -67,7 +67,7 @@ impl GraphMut<'_> {
     /// removes it.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where there is no such node, [`DataError::Invalid`] where a step of the path is not a
+    /// [`DataError::NotFound`] if there is no such node, [`DataError::Invalid`] if a step of the path is not a
     /// map.
     pub fn set_node_property(
         &mut self,
@@ -163,7 +163,7 @@ impl GraphMut<'_> {
         &mut self,
         id: NodeId,
         detach: bool,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<RelId>, DataError> {
         self.tx.check_writable()?;
         let Some(old) = self.tx.graph().load_node(id)? else {
@@ -174,7 +174,7 @@ impl GraphMut<'_> {
             return Err(DataError::StillConnected { node: id.0 });
         }
         for &rel in &rels {
-            if !go_on() {
+            if !should_continue() {
                 return Err(DataError::Cancelled);
             }
             self.delete_relationship(rel)?;

@@ -88,7 +88,7 @@ impl Graph<'_> {
             .overlay_columns(|at| ConvergentOwner::Node(ids[at]), start, props, out)
     }
 
-    /// For read views: calls `visit` for each id with the node's record, none where it does not exist. Observes
+    /// For read views: calls `visit` for each id with the node's record, none if it does not exist. Observes
     /// nothing, so only in a read-only transaction.
     pub fn visit_node_records(
         self,

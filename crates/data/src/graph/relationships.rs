@@ -25,7 +25,7 @@ impl GraphMut<'_> {
     /// Creates a relationship between two existing nodes. Nulls among `properties` are left out.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where an end does not exist; [`DataError::Violates`] and [`DataError::NotUnique`] where
+    /// [`DataError::NotFound`] if an end does not exist; [`DataError::Violates`] and [`DataError::NotUnique`] if
     /// it breaks a constraint of its type.
     pub fn create_relationship(
         &mut self,

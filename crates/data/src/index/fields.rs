@@ -157,8 +157,8 @@ impl Indexes<'_> {
         let mut properties: Option<Map> = None;
         let mut hidden: Vec<&str> = Vec::new();
         for field in &index.fields {
-            let stands = self.field_state(id, &field.path)?;
-            if matches!(stands, FieldState::Plain) {
+            let state = self.field_state(id, &field.path)?;
+            if matches!(state, FieldState::Plain) {
                 continue;
             }
             let properties = properties.get_or_insert_with(|| plain.clone());
@@ -167,7 +167,7 @@ impl Indexes<'_> {
                 hidden.push(top);
                 properties.remove(top);
             }
-            let FieldState::Field(kind, position) = stands else {
+            let FieldState::Field(kind, position) = state else {
                 continue;
             };
             if !holds(index, field, kind) {

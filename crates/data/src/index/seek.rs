@@ -172,7 +172,7 @@ fn usable_index(catalog: &Catalog, id: IndexId) -> Result<&IndexDef, DataError> 
         .ok_or_else(|| DataError::NotFound(format!("there is no usable index number {id}")))
 }
 
-/// Encoded start (inclusive) and end (exclusive) of a range of values behind `prefix`; `None` where it is empty. An
+/// Encoded start (inclusive) and end (exclusive) of a range of values behind `prefix`; `None` if it is empty. An
 /// open side extends to the end of the kind of values of the other side.
 pub(crate) fn value_range(
     prefix: &[u8],

@@ -116,7 +116,7 @@ impl KvMut<'_> {
 }
 
 impl Kv<'_> {
-    /// The options of a bucket; none where it does not exist.
+    /// The options of a bucket; none if it does not exist.
     pub fn bucket_options(self, name: &str) -> Result<Option<BucketOptions>, DataError> {
         Ok(self.bucket(name)?.map(|bucket| bucket.options))
     }

@@ -56,7 +56,7 @@ enum At {
 struct Ahead {
     pairs: std::collections::VecDeque<Read>,
     descending: bool,
-    /// The state in which they were read; nothing where they are outdated.
+    /// The state in which they were read; nothing if they are outdated.
     stamp: Option<Stamp>,
     /// How many were read the last time.
     size: usize,
@@ -217,7 +217,7 @@ impl BucketCursor {
         Ok(())
     }
 
-    /// The rest of the range in a direction; nothing where it is empty.
+    /// The rest of the range in a direction; nothing if it is empty.
     fn rest(&self, bucket: Bucket, order: Order) -> Option<KvCursor> {
         let bound = |key: &Vec<u8>| stored_key(bucket, key);
         let low = self.low.as_ref().map(bound).unwrap_or_default();

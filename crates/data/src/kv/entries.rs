@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Kv<'_> {
-    /// The value under `key`; nothing where there is none, or it has expired.
+    /// The value under `key`; nothing if there is none, or it has expired.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for a multi-value bucket.
@@ -89,7 +89,7 @@ impl Kv<'_> {
         Ok(())
     }
 
-    /// As [`Kv::get_many`], with typed values; null where there is none.
+    /// As [`Kv::get_many`], with typed values; null if there is none.
     pub fn get_many_values(self, bucket: &str, keys: &[&[u8]]) -> Result<Vec<Value>, DataError> {
         let mut values = vec![Value::Null; keys.len()];
         self.each_of(bucket, keys, &mut |at, entry| {
@@ -99,7 +99,7 @@ impl Kv<'_> {
         Ok(values)
     }
 
-    /// When an entry expires: nothing where it does not exist, [`Expiry::Never`] or [`Expiry::At`] where it does.
+    /// When an entry expires: nothing if it does not exist, [`Expiry::Never`] or [`Expiry::At`] if it does.
     pub fn expiry(self, bucket: &str, key: &[u8]) -> Result<Option<Expiry>, DataError> {
         let Some(bucket) = self.map_bucket(bucket)? else {
             return Ok(None);
@@ -176,7 +176,7 @@ impl KvMut<'_> {
         )
     }
 
-    /// Deletes `key`; no error where it does not exist. Reads nothing, except in a reversible bucket.
+    /// Deletes `key`; no error if it does not exist. Reads nothing, except in a reversible bucket.
     pub fn delete(&mut self, bucket: &str, key: &[u8]) -> Result<(), DataError> {
         self.tx.kv().check_bucket_writable(bucket)?;
         let name = bucket;

@@ -34,7 +34,7 @@ impl Transaction {
 }
 
 impl KvMut<'_> {
-    /// Refuses writes to buckets whose names begin with `prefix`, from now on; to none where there is none.
+    /// Refuses writes to buckets whose names begin with `prefix`, from now on; to none if there is none.
     pub fn reserve_buckets(&mut self, prefix: Option<&'static str>) {
         self.tx.buckets.reserve(prefix);
     }

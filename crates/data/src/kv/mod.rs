@@ -40,7 +40,7 @@ pub use cursor::{BucketCursor, BytePair};
 pub use handles::{Kv, KvMut};
 pub use scan::KvCursor;
 pub use sweep::Sweeper;
-pub use watch::{BucketWatch, KvChange, KvChangeKind, Watched, Watcher};
+pub use watch::{BucketWatch, KvChange, KvChangeKind, WatchGuard, WatchScope};
 
 pub(crate) use crate::kv::{sequences::Sequences, signal::Signals};
 pub(crate) use bucket_cache::BucketCache;

@@ -52,7 +52,7 @@ impl KvMut<'_> {
         Ok(())
     }
 
-    /// Deletes `value` from the values of `key`; no error where it does not exist.
+    /// Deletes `value` from the values of `key`; no error if it does not exist.
     pub fn remove(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
         self.tx.kv().check_bucket_writable(bucket)?;
         let Some(found) = self.tx.kv().multi_bucket(bucket)? else {

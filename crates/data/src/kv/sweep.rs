@@ -66,7 +66,7 @@ impl DataStore {
     /// Sweeps every `interval` on a background thread, until the returned handle is dropped.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] where the operating system starts no thread.
+    /// [`ErrorKind::Unavailable`] if the operating system starts no thread.
     pub fn start_sweeper(&self, interval: Duration) -> Result<Sweeper, DataError> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (store, stopped) = (self.clone(), stop.clone());

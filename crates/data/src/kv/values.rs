@@ -20,7 +20,7 @@ use super::KvCursor;
 use crate::{Kv, KvMut, kv::bucket::Expiry, store::PropNames};
 
 impl Kv<'_> {
-    /// The value under a key; null where there is none.
+    /// The value under a key; null if there is none.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for keys that are neither text nor bytes.

@@ -29,10 +29,10 @@ const ENTRY_BYTES: usize = 1 << 20;
 /// How often a watch looks whether an announced commit is visible.
 const ANNOUNCED_LOOK: Duration = Duration::from_millis(1);
 
-/// The watched part of a bucket.
+/// The keys of a bucket that a watch follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Watched {
+pub enum WatchScope {
     /// Every key.
     All,
     /// One key.
@@ -41,7 +41,7 @@ pub enum Watched {
     Prefix(Vec<u8>),
 }
 
-impl Watched {
+impl WatchScope {
     pub(crate) fn holds(&self, key: &[u8]) -> bool {
         match self {
             Self::All => true,
@@ -127,7 +127,7 @@ pub struct BucketWatch {
     pub(crate) store: WeakDataStore,
     pub(crate) signal: Arc<Signal>,
     pub(crate) bucket: Arc<str>,
-    pub(crate) watched: Watched,
+    pub(crate) scope: WatchScope,
     /// Everything up to this version was read.
     pub(crate) read: Version,
     pub(crate) found: VecDeque<KvChange>,
@@ -136,16 +136,16 @@ pub struct BucketWatch {
 }
 
 impl DataStore {
-    /// Follows the changes of what is `watched` in a bucket, which need not exist yet, that were committed after the
+    /// Follows the changes of the keys of `scope` in a bucket, which need not exist yet, that were committed after the
     /// version `after`; without it, those from now on.
     ///
     /// # Errors
-    /// [`DataError::Forgotten`] where the change stream was trimmed beyond that version (see
+    /// [`DataError::Forgotten`] if the change stream was trimmed beyond that version (see
     /// [`crate::DataStoreOptions::stream_retention`]), [`DataError::Invalid`] for a version in the future.
     pub fn watch(
         &self,
         bucket: &str,
-        watched: Watched,
+        scope: WatchScope,
         after: Option<Version>,
     ) -> Result<BucketWatch, DataError> {
         let now = self.engine().version();
@@ -164,7 +164,7 @@ impl DataStore {
             store: self.downgrade(),
             signal: self.shared().signal.0.clone(),
             bucket: bucket.into(),
-            watched,
+            scope,
             read,
             found: VecDeque::new(),
             hold,
@@ -176,11 +176,11 @@ impl DataStore {
     pub fn on_change(
         &self,
         bucket: &str,
-        watched: Watched,
+        scope: WatchScope,
         after: Option<Version>,
         mut run: impl FnMut(Result<KvChange, DataError>) -> ControlFlow<()> + Send + 'static,
-    ) -> Result<Watcher, DataError> {
-        let mut watch = self.watch(bucket, watched, after)?;
+    ) -> Result<WatchGuard, DataError> {
+        let mut watch = self.watch(bucket, scope, after)?;
         let (signal, stop) = (watch.signal.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let watching = thread::Builder::new().name("watcher".to_owned());
@@ -201,7 +201,7 @@ impl DataStore {
                 }
             }
         });
-        Ok(Watcher {
+        Ok(WatchGuard {
             signal,
             stop,
             thread: Some(thread.map_err(no_thread)?),
@@ -298,7 +298,7 @@ impl BucketWatch {
         change: Change<'_>,
         catalog: &isomer_layout::catalog::Catalog,
     ) -> Result<Option<KvChangeKind>, DataError> {
-        let own = |bucket: u32, key: &[u8]| bucket == id && self.watched.holds(key);
+        let own = |bucket: u32, key: &[u8]| bucket == id && self.scope.holds(key);
         let typed = |content: Content, value: &[u8]| {
             Ok::<_, DataError>(match content {
                 Content::Bytes => Value::Bytes(value.into()),
@@ -339,7 +339,7 @@ impl BucketWatch {
                 Some(KvChangeKind::Deleted { key: key.to_vec() })
             }
             Change::KeysDeleted { bucket, start, end }
-                if bucket == id && self.watched.overlaps_range(start, end) =>
+                if bucket == id && self.scope.overlaps_range(start, end) =>
             {
                 Some(KvChangeKind::RangeDeleted {
                     start: start.to_vec(),
@@ -376,15 +376,15 @@ impl Iterator for BucketWatch {
     }
 }
 
-/// A thread that calls a function for each change. It ends when this is dropped.
+/// The thread of [`DataStore::on_change`]. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Watcher {
+pub struct WatchGuard {
     pub(crate) signal: Arc<Signal>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) thread: Option<JoinHandle<()>>,
 }
 
-impl Watcher {
+impl WatchGuard {
     /// Whether it is still running.
     pub fn is_running(&self) -> bool {
         self.thread
@@ -393,7 +393,7 @@ impl Watcher {
     }
 }
 
-impl Drop for Watcher {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.signal.notify();

@@ -110,7 +110,7 @@ fn indexes_of(value: &Value) -> Option<Vec<IndexStatistics>> {
     })
 }
 
-/// Key and value of a label's statistics; nothing where they cannot be encoded.
+/// Key and value of a label's statistics; nothing if they cannot be encoded.
 pub fn label(id: LabelId, one: &LabelStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
     let properties = one.properties.iter().map(|(path, of)| {
         let path = path.0.iter().cloned().map(Value::String).collect();

@@ -80,7 +80,7 @@ impl ChangeStream<'_> {
     /// one returned.
     ///
     /// # Errors
-    /// [`DataError::Forgotten`] where the stream was trimmed beyond `after`.
+    /// [`DataError::Forgotten`] if the stream was trimmed beyond `after`.
     pub fn after(
         self,
         after: Version,
@@ -120,7 +120,7 @@ impl ChangeStream<'_> {
     /// Checks that the change stream has all commits after a version.
     ///
     /// # Errors
-    /// [`DataError::Forgotten`] where it does not.
+    /// [`DataError::Forgotten`] if it does not.
     pub fn check_changes_since(self, after: Version) -> Result<(), DataError> {
         let trimmed = self.store.engine().stream_trimmed()?;
         if trimmed <= after {

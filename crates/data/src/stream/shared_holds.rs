@@ -55,7 +55,7 @@ impl SharedHolds {
         }
     }
 
-    /// The lock under which versions are lowered; none where another process keeps it for long, or the file system
+    /// The lock under which versions are lowered; none if another process keeps it for long, or the file system
     /// fails: then a reader may find that what it held was trimmed.
     pub(crate) fn lock_lowering(&self) -> Option<ProcessLock> {
         let lock = self.locks.lock_within("trim", LOWERING_TIMEOUT);

@@ -42,7 +42,7 @@ impl Transaction {
     /// transaction that wrote nothing returns the version it read.
     ///
     /// # Errors
-    /// [`DataError::Conflict`] where another transaction changed first what this one observed.
+    /// [`DataError::Conflict`] if another transaction changed first what this one observed.
     pub fn commit(self) -> Result<Version, DataError> {
         self.commit_with(Durability::Synced)
     }

@@ -10,7 +10,7 @@ use std::{
 
 use isomer_data::{
     Access, BucketCursor, BucketKind, BucketOptions, DataError, DataStore, ErrorKind, Expiry,
-    KeyRange, KvChangeKind, Transaction, Watched, decode_key, encode_key,
+    KeyRange, KvChangeKind, Transaction, WatchScope, decode_key, encode_key,
 };
 use isomer_value::Value;
 use proptest::prelude::*;
@@ -284,12 +284,12 @@ fn pairs_returned_by_a_cursor_are_observed() {
 fn changes_are_delivered_in_order_with_their_types_and_from_any_version() {
     let store = memory();
     let begin = store.engine().version();
-    let mut watch = store.watch("b", Watched::All, None).unwrap();
+    let mut watch = store.watch("b", WatchScope::All, None).unwrap();
     let mut of_key = store
-        .watch("b", Watched::Key(b"user/1".to_vec()), None)
+        .watch("b", WatchScope::Key(b"user/1".to_vec()), None)
         .unwrap();
     let mut of_prefix = store
-        .watch("b", Watched::Prefix(b"user/".to_vec()), None)
+        .watch("b", WatchScope::Prefix(b"user/".to_vec()), None)
         .unwrap();
     assert_eq!(watch.next_within(Duration::ZERO).unwrap(), None);
     let first = write(&store, |tx| {
@@ -353,15 +353,15 @@ fn changes_are_delivered_in_order_with_their_types_and_from_any_version() {
     // In the middle of a commit it continues before that commit.
     assert!(of_prefix.version() < first && of_prefix.version() >= begin);
     let mut again = store
-        .watch("b", Watched::All, Some(of_prefix.version()))
+        .watch("b", WatchScope::All, Some(of_prefix.version()))
         .unwrap();
     assert_eq!(kinds(&mut again).len(), 6);
     let mut rest = store
-        .watch("b", Watched::Prefix(b"user/".to_vec()), Some(first))
+        .watch("b", WatchScope::Prefix(b"user/".to_vec()), Some(first))
         .unwrap();
     assert_eq!(kinds(&mut rest), [deleted, cleared, KvChangeKind::Dropped]);
     let error = store
-        .watch("b", Watched::All, Some(third + 1000))
+        .watch("b", WatchScope::All, Some(third + 1000))
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
@@ -371,7 +371,7 @@ fn waiting_watches_are_woken_and_end_with_the_store() {
     let store = memory();
     let (sender, received) = mpsc::channel();
     let watcher = store
-        .on_change("b", Watched::All, None, move |change| {
+        .on_change("b", WatchScope::All, None, move |change| {
             let change = change.unwrap();
             sender.send(change.version).unwrap();
             ControlFlow::Continue(())
@@ -379,7 +379,7 @@ fn waiting_watches_are_woken_and_end_with_the_store() {
         .unwrap();
     let (once, only) = mpsc::channel();
     let first_only = store
-        .on_change("b", Watched::Key(b"k".to_vec()), None, move |change| {
+        .on_change("b", WatchScope::Key(b"k".to_vec()), None, move |change| {
             once.send(change.unwrap().version).unwrap();
             ControlFlow::Break(())
         })
@@ -403,7 +403,7 @@ fn waiting_watches_are_woken_and_end_with_the_store() {
     write(&store, |tx| tx.kv_mut().put("b", b"k", b"").unwrap());
     assert!(received.recv().is_err(), "it continued");
 
-    let mut watch = store.watch("b", Watched::All, None).unwrap();
+    let mut watch = store.watch("b", WatchScope::All, None).unwrap();
     let waiting = thread::spawn(move || watch.next_change());
     drop(store);
     assert!(matches!(waiting.join().unwrap(), Err(DataError::Closed(_))));
@@ -419,7 +419,7 @@ fn the_stream_is_retained_for_a_watch() {
     })
     .unwrap();
     let begin = store.engine().version();
-    let mut watch = store.watch("b", Watched::All, None).unwrap();
+    let mut watch = store.watch("b", WatchScope::All, None).unwrap();
     let mut expected = BTreeMap::new();
     for number in 0..3000u32 {
         let version = write(&store, |tx| {
@@ -443,6 +443,6 @@ fn the_stream_is_retained_for_a_watch() {
     for _ in 0..3000 {
         write(&store, |tx| tx.kv_mut().put("b", b"k", b"").unwrap());
     }
-    let error = store.watch("b", Watched::All, Some(begin)).unwrap_err();
+    let error = store.watch("b", WatchScope::All, Some(begin)).unwrap_err();
     assert!(error.to_string().contains("read the data anew"), "{error}");
 }

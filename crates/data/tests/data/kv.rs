@@ -16,7 +16,7 @@ use std::{
 use isomer_data::{
     Access, BucketKind, BucketOptions, Change, ChangeSet, Clock, Content, DataError, DataStore,
     DataStoreOptions, ErrorKind, Expiry, KeyRange, KvChangeKind, MAX_BUCKET_KEY_BYTES,
-    MAX_BUCKET_VALUE_BYTES, MAX_PAIR_PART_BYTES, Order, Page, PageLimit, Transaction, Watched,
+    MAX_BUCKET_VALUE_BYTES, MAX_PAIR_PART_BYTES, Order, Page, PageLimit, Transaction, WatchScope,
 };
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::Value;
@@ -649,7 +649,9 @@ fn sweeping_conflicts_with_puts_only() {
     })
     .unwrap();
     let before = store.engine().statistics().unwrap().key_count;
-    let mut watch = store.watch("b", Watched::Key(b"x".to_vec()), None).unwrap();
+    let mut watch = store
+        .watch("b", WatchScope::Key(b"x".to_vec()), None)
+        .unwrap();
     let sweeper = store.start_sweeper(Duration::from_millis(5)).unwrap();
     let swept = watch.next_within(Duration::from_secs(60)).unwrap();
     let swept = swept.map(|change| change.kind);

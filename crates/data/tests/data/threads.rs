@@ -1,11 +1,14 @@
 //! Real threads: invariants under any interleaving.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
 
 use crate::common::{int, map, memory, on_disk};
 use isomer_data::{
     Access, DataError, DataStore, Direction, ErrorKind, FieldPath, GraphRead, IndexField,
-    IndexSpec, RecordScope, SchemaChange, ScopeName, Transaction, Verdict,
+    IndexSpec, RecordScope, SchemaChange, ScopeName, Transaction,
 };
 use isomer_value::{LabelId, Map, NodeId};
 
@@ -122,7 +125,7 @@ fn write_concurrently(store: &DataStore, rounds: u64) {
     names.dedup();
     assert_eq!(names.len(), store.catalog().labels().len());
     assert_eq!(
-        isomer_check::check(store, &mut |_, _| Verdict::Continue).unwrap(),
+        isomer_check::check(store, &mut |_, _| ControlFlow::Continue(())).unwrap(),
         Vec::<String>::new()
     );
     assert!(
@@ -268,7 +271,7 @@ fn change_schema_during_writes(store: &DataStore, rounds: u64) {
     });
     assert!(patience.elapsed() < Duration::from_secs(120));
     assert_eq!(
-        isomer_check::check(store, &mut |_, _| Verdict::Continue).unwrap(),
+        isomer_check::check(store, &mut |_, _| ControlFlow::Continue(())).unwrap(),
         Vec::<String>::new()
     );
     let tx = store.begin(Access::Read).unwrap();

@@ -1,6 +1,7 @@
 //! The processes of a shared database, in one process.
 
 use std::{
+    ops::ControlFlow,
     path::PathBuf,
     sync::{
         Arc,
@@ -9,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{Clock, DataStore, DataStoreOptions, ProcessLocks, Verdict};
+use isomer_data::{Clock, DataStore, DataStoreOptions, ProcessLocks};
 use isomer_shared_log::{LogId, MemoryLog};
 use isomer_storage::{Engine, MemoryEngine, SharedOptions};
 use tempfile::TempDir;
@@ -82,6 +83,7 @@ impl SharedDatabase {
 
 /// Asserts that everything derived agrees with its source.
 pub fn assert_sound(store: &DataStore) {
-    let found = isomer_check::check(store, &mut |_, _| Verdict::Continue).expect("no error");
+    let found =
+        isomer_check::check(store, &mut |_, _| ControlFlow::Continue(())).expect("no error");
     assert!(found.is_empty(), "{found:#?}");
 }

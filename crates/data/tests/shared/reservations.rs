@@ -4,7 +4,7 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use isomer_data::{
     Access, ConvergentOp, ConvergentOwner, DataStore, Durability, ErrorKind, FieldPath, GraphRead,
-    IndexField, IndexSpec, KvChangeKind, SchemaChange, ScopeName, Watched,
+    IndexField, IndexSpec, KvChangeKind, SchemaChange, ScopeName, WatchScope,
 };
 use isomer_layout::keyspace::TAG_NODE;
 use isomer_value::{Map, Value};
@@ -67,7 +67,9 @@ fn a_watch_hears_of_other_processes() {
     let database = SharedDatabase::new(true);
     let (one, other) = (database.open(), database.open());
     let (sender, receiver) = mpsc::channel();
-    let mut watch = one.watch("sessions", Watched::All, None).expect("watched");
+    let mut watch = one
+        .watch("sessions", WatchScope::All, None)
+        .expect("watched");
     let watching = thread::spawn(move || {
         for _ in 0..20 {
             sender.send(watch.next_change()).expect("received");
@@ -133,7 +135,9 @@ fn what_a_process_holds_is_not_trimmed_by_another_one() {
     let (one, other) = (database.open(), database.open());
     put(&one, "b", b"k", b"0");
     let since = one.engine().version();
-    let mut watch = one.watch("b", Watched::All, Some(since)).expect("watched");
+    let mut watch = one
+        .watch("b", WatchScope::All, Some(since))
+        .expect("watched");
     // Far more than what is retained without readers.
     for number in 0..13_000_u32 {
         let mut tx = other.begin(Access::Write).expect("begun");

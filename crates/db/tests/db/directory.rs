@@ -343,7 +343,7 @@ fn a_library_keeps_its_index_in_a_database() {
         assert!(!index.directory.exists(Path::new("torn.seg")).unwrap());
         assert_eq!(db.list("/indexes/words").unwrap().len(), 3);
         let found = isomer_check::check(&db.store().unwrap(), &mut |_, _| {
-            isomer_db::internals::data::Verdict::Continue
+            std::ops::ControlFlow::Continue(())
         })
         .unwrap();
         assert_eq!(found, Vec::<String>::new());

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use isomer_db::{
-    Database, Durability, EngineKind, ErrorKind, KvChangeKind, Watch, Watched,
+    Database, Durability, EngineKind, ErrorKind, KvChangeKind, Watch, WatchScope,
     internals::DatabaseInternals as _,
 };
 
@@ -55,7 +55,7 @@ fn a_slow_reader_misses_nothing_within_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let db = open(engine, folder.path(), 1 << 30);
         put(&db, 0, 1);
-        let mut slow = db.watch("b", Watched::All, None).unwrap();
+        let mut slow = db.watch("b", WatchScope::All, None).unwrap();
         // Much more than is retained without readers (10,000 entries).
         put(&db, 1, 14_000);
         assert!(stream_entries(&db) >= 14_000, "{engine:?}");
@@ -73,7 +73,7 @@ fn a_reader_beyond_the_limit_gets_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let db = open(engine, folder.path(), 200_000);
         put(&db, 0, 10);
-        let mut stopped = db.watch("b", Watched::All, None).unwrap();
+        let mut stopped = db.watch("b", WatchScope::All, None).unwrap();
         let seen = stopped.version();
         put(&db, 10, 5);
         assert_eq!(take(&mut stopped, 5), [10, 11, 12, 13, 14]);
@@ -96,9 +96,9 @@ fn a_reader_beyond_the_limit_gets_an_error() {
         assert!(stopped.next_change().is_err());
         drop(stopped);
         // Resuming from there gives the same error; a new watch does not.
-        let refused = db.watch("b", Watched::All, Some(behind)).unwrap_err();
+        let refused = db.watch("b", WatchScope::All, Some(behind)).unwrap_err();
         assert_eq!(refused.to_string(), error.to_string(), "{engine:?}");
-        let mut anew = db.watch("b", Watched::All, None).unwrap();
+        let mut anew = db.watch("b", WatchScope::All, None).unwrap();
         put(&db, 99_999, 1);
         assert_eq!(take(&mut anew, 1), [99_999]);
         drop(anew);
@@ -109,7 +109,7 @@ fn a_reader_beyond_the_limit_gets_an_error() {
         // Reopening does not change what was trimmed.
         let db = open(engine, folder.path(), 200_000);
         assert_eq!(
-            db.watch("b", Watched::All, Some(behind))
+            db.watch("b", WatchScope::All, Some(behind))
                 .unwrap_err()
                 .kind(),
             ErrorKind::Invalid,

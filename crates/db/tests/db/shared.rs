@@ -10,7 +10,7 @@ use std::{
 };
 
 use isomer_db::{
-    Database, Directory as _, EngineKind, ErrorKind, Sharing, Watched,
+    Database, Directory as _, EngineKind, ErrorKind, Sharing, WatchScope,
     internals::{
         DatabaseInternals as _, LayerResult as _,
         views::{ViewKind, ViewState},
@@ -142,7 +142,7 @@ fn a_watch_and_a_named_lock_reach_across_processes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let (one, other) = (open(&path), open(&path));
-    let mut watch = one.watch("sessions", Watched::All, None).unwrap();
+    let mut watch = one.watch("sessions", WatchScope::All, None).unwrap();
     let (sender, receiver) = mpsc::channel();
     let watching = thread::spawn(move || sender.send(watch.next_change()).unwrap());
     other

@@ -11,6 +11,6 @@ mod walks;
 pub(crate) use counts::Counts;
 pub(crate) use id_set::IdSet;
 pub(crate) use marks::{Marks, Numbers};
-pub(crate) use shortest::{MAX_IDS, Meeting, SearchOutcome};
+pub(crate) use shortest::{BidirectionalSearch, MAX_IDS, SearchOutcome};
 pub(crate) use trails::undirected;
 pub(crate) use walks::{WalkScratch, Walks, small};

@@ -24,14 +24,14 @@ pub(crate) enum SearchOutcome {
 }
 
 /// What the search has reached from one end: each node with its distance.
-struct Reach {
+struct SearchSide {
     marks: Marks,
     depths: Numbers,
     frontier: Vec<u32>,
     depth: u32,
 }
 
-impl Reach {
+impl SearchSide {
     fn new(start: u32) -> Self {
         let (mut marks, mut depths) = (Marks::take(), Numbers::take());
         marks.insert(start);
@@ -69,24 +69,24 @@ impl Reach {
 /// Exact: until the sides meet, every node within `depth` steps of its end is marked. When one side is expanded by a
 /// level and meets the other, no shorter walk exists, because its middle would have been met before. Memory: a bit and
 /// 4 bytes per node id for each side, kept by the thread.
-pub(crate) struct Meeting<'w> {
+pub(crate) struct BidirectionalSearch<'w> {
     forward: &'w Walks,
     backward: &'w Walks,
-    front: Reach,
-    back: Reach,
+    front: SearchSide,
+    back: SearchSide,
     /// Nodes at which the sides meet; each is on every shortest walk through it.
     met: Vec<u32>,
     scratch: WalkScratch,
 }
 
-impl<'w> Meeting<'w> {
+impl<'w> BidirectionalSearch<'w> {
     /// A search along `forward`; `backward` is the reverse adjacency.
     pub(crate) fn new(forward: &'w Walks, backward: &'w Walks, from: u32, to: u32) -> Self {
         Self {
             forward,
             backward,
-            front: Reach::new(from),
-            back: Reach::new(to),
+            front: SearchSide::new(from),
+            back: SearchSide::new(to),
             met: Vec::new(),
             scratch: WalkScratch::default(),
         }
@@ -176,8 +176,8 @@ impl<'w> Meeting<'w> {
 /// `all`. False if a node's id is too large for the arrays.
 fn advance(
     walks: &Walks,
-    side: &mut Reach,
-    other: &Reach,
+    side: &mut SearchSide,
+    other: &SearchSide,
     all: bool,
     met: &mut Vec<u32>,
     scratch: &mut WalkScratch,
@@ -218,7 +218,7 @@ fn advance(
 /// The walks from `middle` back to the origin of `side`, against its direction: along `walks`. One unless `all`.
 fn ways_back(
     walks: &Walks,
-    side: &Reach,
+    side: &SearchSide,
     middle: u32,
     all: bool,
     scratch: &mut WalkScratch,

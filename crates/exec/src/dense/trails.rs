@@ -38,7 +38,7 @@ pub(crate) fn undirected(
                 let neighbours = walks.neighbours(node, &mut scratch);
                 examined += neighbours.len();
                 for &to in neighbours {
-                    search.step(node, to);
+                    search.extend_trail(node, to);
                 }
             }
             tick(examined, search.bytes())?;
@@ -90,7 +90,7 @@ impl Search {
 
     /// Follows a relationship from a node of the level before.
     #[inline]
-    fn step(&mut self, node: u32, to: u32) {
+    fn extend_trail(&mut self, node: u32, to: u32) {
         if self.marks.insert(to) {
             let branch = if node == self.start {
                 to

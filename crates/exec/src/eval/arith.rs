@@ -25,7 +25,7 @@ pub(crate) fn arithmetic(
         (Value::Float(a), Value::Int(b)) => Ok(Value::Float(floats(op, *a, *b as f64))),
         (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
         _ if op == Arithmetic::Add => add(left, right, env),
-        _ => temporal(op, left, right).unwrap_or_else(|| Err(unfit(op, left, right))),
+        _ => temporal(op, left, right).unwrap_or_else(|| Err(operand_mismatch(op, left, right))),
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn integers(op: Arithmetic, a: i64, b: i64) -> Result<Value> {
         Arithmetic::Divide => a.checked_div(b),
         Arithmetic::Modulo => Some(a.checked_rem(b).unwrap_or(0)), // i64::MIN % -1 is 0
         Arithmetic::Power => return Ok(Value::Float((a as f64).powf(b as f64))),
-        Arithmetic::Concat => return Err(unfit(op, &Value::Int(a), &Value::Int(b))),
+        Arithmetic::Concat => return Err(operand_mismatch(op, &Value::Int(a), &Value::Int(b))),
     };
     result.map(Value::Int).ok_or_else(|| {
         ExecError::overflow(format!(
@@ -77,7 +77,7 @@ fn concatenate(left: &Value, right: &Value, env: &dyn Environment) -> Result<Val
         (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
         (Value::String(a), Value::String(b)) => concat(a, b, env),
         (Value::List(a), Value::List(b)) => join(a, b, env),
-        _ => Err(unfit(Arithmetic::Concat, left, right)),
+        _ => Err(operand_mismatch(Arithmetic::Concat, left, right)),
     }
 }
 
@@ -95,7 +95,7 @@ fn add(left: &Value, right: &Value, env: &dyn Environment) -> Result<Value> {
         (Value::String(a), Value::Bool(b)) => concat(a, if *b { "true" } else { "false" }, env),
         (Value::Bool(a), Value::String(b)) => concat(if *a { "true" } else { "false" }, b, env),
         _ => temporal(Arithmetic::Add, left, right)
-            .unwrap_or_else(|| Err(unfit(Arithmetic::Add, left, right))),
+            .unwrap_or_else(|| Err(operand_mismatch(Arithmetic::Add, left, right))),
     }
 }
 
@@ -137,8 +137,13 @@ pub(crate) fn negate(value: &Value) -> Result<Value> {
 }
 
 fn arithmetic_temporal_negate(value: &Value) -> Result<Value> {
-    temporal(Arithmetic::Multiply, value, &Value::Int(-1))
-        .unwrap_or_else(|| Err(unfit(Arithmetic::Multiply, value, &Value::Int(-1))))
+    temporal(Arithmetic::Multiply, value, &Value::Int(-1)).unwrap_or_else(|| {
+        Err(operand_mismatch(
+            Arithmetic::Multiply,
+            value,
+            &Value::Int(-1),
+        ))
+    })
 }
 
 /// `+x`
@@ -164,7 +169,7 @@ fn symbol(op: Arithmetic) -> &'static str {
     }
 }
 
-fn unfit(op: Arithmetic, left: &Value, right: &Value) -> ExecError {
+fn operand_mismatch(op: Arithmetic, left: &Value, right: &Value) -> ExecError {
     ExecError::type_mismatch(format!(
         "`{}` does not combine {} with {}",
         symbol(op),

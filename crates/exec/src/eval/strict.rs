@@ -86,7 +86,7 @@ pub(super) fn apply(expr: &BoundExpr, operands: &[Value], cx: &mut Cx<'_>) -> Re
                 .registry
                 .function(name)
                 .cloned()
-                .ok_or_else(|| procedure::gone(name))?;
+                .ok_or_else(|| procedure::procedure_not_found(name))?;
             function.call(operands)
         }
         other => Err(ExecError::Internal(format!(

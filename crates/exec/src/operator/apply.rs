@@ -1,6 +1,6 @@
 //! The apply family: the right side is run for rows of the left.
 //!
-//! The left input is processed in batches. If the right side is row-wise ([`isomer_plan::Plan::is_row_wise`], which
+//! The left input is processed in batches. If the right side runs batched ([`isomer_plan::Plan::runs_batched`], which
 //! `EXPLAIN` shows), a batch is a whole chunk: its rows pass through the right side with their index in a bookkeeping
 //! column after the plan's own slots, which joins results with their input row. Otherwise a batch is one row.
 
@@ -16,30 +16,31 @@ use crate::{
 };
 
 /// The left input in batches, and the right side run for each.
-struct Lanes {
+struct OuterBatches {
     op_ref: OperatorRef,
     input: Child,
     right: Child,
     /// Passes the index of the batch's row through the right side.
     ordinal: SlotId,
-    row_wise: bool,
+    /// Whether a batch is a whole chunk, not one row.
+    batched: bool,
     chunk: Option<Chunk>,
     row: usize,
     piece: Option<Chunk>,
 }
 
-impl Lanes {
+impl OuterBatches {
     fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
         // One per operator, as applies nest: the column of an outer one passes through
         // the right side of an inner one.
         let ordinal = SlotId((op_ref.plan.slots.len() + op_ref.id.index()) as u32);
-        let row_wise = op_ref.plan.is_row_wise(right.id());
+        let batched = op_ref.plan.runs_batched(right.id());
         Self {
             op_ref,
             input,
             right,
             ordinal,
-            row_wise,
+            batched,
             chunk: None,
             row: 0,
             piece: None,
@@ -61,7 +62,7 @@ impl Lanes {
             return Ok(false);
         };
         // A whole chunk at once costs one call of each operator on the right instead of one per row.
-        let mut piece = if self.row_wise || chunk.len() == 1 {
+        let mut piece = if self.batched || chunk.len() == 1 {
             self.row = chunk.len();
             std::mem::take(chunk)
         } else {
@@ -130,11 +131,11 @@ impl Lanes {
 }
 
 /// The rows of the right side.
-pub(super) struct Apply(Lanes);
+pub(super) struct Apply(OuterBatches);
 
 impl Apply {
     pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
-        Self(Lanes::new(op_ref, input, right))
+        Self(OuterBatches::new(op_ref, input, right))
     }
 }
 
@@ -165,7 +166,7 @@ impl Operate for Apply {
 
 /// The rows of the right side, and once each the rows for which it returns none.
 pub(super) struct OptionalApply {
-    lanes: Lanes,
+    batches: OuterBatches,
     /// The first row of the batch that was not returned yet.
     next: u32,
 }
@@ -173,61 +174,61 @@ pub(super) struct OptionalApply {
 impl OptionalApply {
     pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
         Self {
-            lanes: Lanes::new(op_ref, input, right),
+            batches: OuterBatches::new(op_ref, input, right),
             next: 0,
         }
     }
 
     /// The rows `rows` of the batch, with nulls in the slots that the right side would have bound.
     fn unmatched(&self, rows: &[u32], nulls: &[SlotId]) -> Result<Chunk> {
-        let mut chunk = self.lanes.piece()?.gather(rows);
-        chunk.take(self.lanes.ordinal);
+        let mut chunk = self.batches.piece()?.gather(rows);
+        chunk.take(self.batches.ordinal);
         for slot in nulls {
             chunk.set(*slot, Column::Const(Value::Null));
         }
-        self.lanes.op_ref.prune(&mut chunk);
+        self.batches.op_ref.prune(&mut chunk);
         Ok(chunk)
     }
 }
 
 impl Operate for OptionalApply {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let op_ref = self.lanes.op_ref.clone();
+        let op_ref = self.batches.op_ref.clone();
         let Op::OptionalApply { nulls, .. } = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
         loop {
-            if self.lanes.piece.is_some() {
-                if let Some((chunk, numbers)) = self.lanes.right_rows(cx)? {
+            if self.batches.piece.is_some() {
+                if let Some((chunk, numbers)) = self.batches.right_rows(cx)? {
                     return self.with_gaps(chunk, &numbers, nulls).map(Some);
                 }
-                self.lanes.right.close(cx);
+                self.batches.right.close(cx);
                 // The right side has ended: no row behind the last match has one.
-                let rest: Vec<u32> = (self.next..self.lanes.piece()?.len() as u32).collect();
+                let rest: Vec<u32> = (self.next..self.batches.piece()?.len() as u32).collect();
                 let chunk = if rest.is_empty() {
                     None
                 } else {
                     Some(self.unmatched(&rest, nulls)?)
                 };
-                self.lanes.piece = None;
+                self.batches.piece = None;
                 if chunk.is_some() {
                     return Ok(chunk);
                 }
             }
             self.next = 0;
-            if !self.lanes.next_piece(cx)? {
+            if !self.batches.next_piece(cx)? {
                 return Ok(None);
             }
         }
     }
 
     fn open(&mut self, argument: &Argument) {
-        self.lanes.open(argument);
+        self.batches.open(argument);
         self.next = 0;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
-        self.lanes.close(cx);
+        self.batches.close(cx);
     }
 }
 
@@ -235,7 +236,7 @@ impl OptionalApply {
     /// `chunk`, with the rows that the right side skipped inserted in order.
     fn with_gaps(&mut self, mut chunk: Chunk, numbers: &[u32], nulls: &[SlotId]) -> Result<Chunk> {
         let matched = chunk.len() as u32;
-        // A row-wise right side returns results in the order of its input rows. So each number that is
+        // A batched right side returns results in the order of its input rows. So each number that is
         // skipped is a row without a match, and its place is before the next result.
         let (mut gaps, mut order) = (Vec::new(), Vec::with_capacity(numbers.len()));
         for (row, &number) in numbers.iter().enumerate() {
@@ -256,11 +257,11 @@ impl OptionalApply {
 }
 
 /// The rows for which the right side returns a row, or returns none.
-pub(super) struct SemiApply(Lanes);
+pub(super) struct SemiApply(OuterBatches);
 
 impl SemiApply {
     pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
-        Self(Lanes::new(op_ref, input, right))
+        Self(OuterBatches::new(op_ref, input, right))
     }
 }
 
@@ -311,11 +312,11 @@ impl Operate for SemiApply {
 }
 
 /// The number of rows that the right side returns for each row.
-pub(super) struct CountApply(Lanes);
+pub(super) struct CountApply(OuterBatches);
 
 impl CountApply {
     pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
-        Self(Lanes::new(op_ref, input, right))
+        Self(OuterBatches::new(op_ref, input, right))
     }
 }
 

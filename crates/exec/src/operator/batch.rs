@@ -18,7 +18,7 @@ use super::{Argument, Child, Operate, OperatorRef, check_owed_relationships, sca
 use crate::{
     chunk::Chunk,
     column::Column,
-    context::{Cx, Run, write_error},
+    context::{Cx, ExecutionState, write_error},
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
     host::TRANSACTION_PREFIX,
@@ -69,7 +69,7 @@ struct Outcome {
     rows: Result<Chunk>,
     id: String,
     /// What it counted and measured; none if it failed.
-    run: Option<Run>,
+    run: Option<ExecutionState>,
 }
 
 impl BatchApply {
@@ -252,7 +252,7 @@ const THREAD_STACK_BYTES: usize = 64 << 20;
 
 impl Job {
     /// Runs the transaction, again and again while it loses races.
-    fn run(&self, base: &Run) -> Outcome {
+    fn run(&self, base: &ExecutionState) -> Outcome {
         let mut pause = Duration::from_micros(50);
         for _ in 0..MAX_ATTEMPTS {
             let mut id = format!("{TRANSACTION_PREFIX}{}", self.number);
@@ -285,7 +285,7 @@ impl Job {
         Outcome::failed(format!("{TRANSACTION_PREFIX}{}", self.number), error)
     }
 
-    fn attempt(&self, base: &Run, id: &mut String) -> Result<(Chunk, Run)> {
+    fn attempt(&self, base: &ExecutionState, id: &mut String) -> Result<(Chunk, ExecutionState)> {
         // A new snapshot for each attempt: the one that lost the race would lose it again.
         let mut transaction = self.starter.begin()?;
         *id = format!(

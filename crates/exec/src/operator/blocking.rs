@@ -52,13 +52,13 @@ struct Sorted {
 
 /// Rows with their sort keys.
 #[derive(Default)]
-struct Run {
+struct KeyedRows {
     rows: Chunk,
     /// One column per key.
     keys: Vec<Vec<Value>>,
 }
 
-impl Run {
+impl KeyedRows {
     /// Indexes of the rows in the order of their keys, at most `limit`; stable. Sorted in pieces that are merged, so
     /// that cancellation is noticed in time.
     fn order(&self, keys: &[SortKey], limit: Option<usize>, cx: &mut Cx<'_>) -> Result<Vec<u32>> {
@@ -213,7 +213,7 @@ impl Sort {
     /// Writes the rows that were read so far.
     fn spill(
         &self,
-        run: &mut Run,
+        run: &mut KeyedRows,
         keys: &[SortKey],
         limit: Option<usize>,
         spilled: &mut Option<Spilled>,
@@ -232,7 +232,7 @@ impl Sort {
         mut rows: Chunk,
         values: Vec<Vec<Value>>,
         (keys, limit): (&[SortKey], Option<usize>),
-        run: &mut Run,
+        run: &mut KeyedRows,
         spilled: &mut Option<Spilled>,
         cx: &mut Cx<'_>,
     ) -> Result<()> {
@@ -295,7 +295,7 @@ impl Sort {
             });
         }
         let keys = &*keys;
-        let mut run = Run {
+        let mut run = KeyedRows {
             rows: Chunk::new(0, 0),
             keys: vec![Vec::new(); keys.len()],
         };

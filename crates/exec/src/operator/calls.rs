@@ -16,7 +16,7 @@ use crate::{
     context::Cx,
     error::{ErrorClass, ExecError, Result, shown},
     eval::{is_of, value},
-    limits::Watch,
+    limits::LimitGuard,
     procedure::{self, CallContext},
     value_size::value_bytes,
 };
@@ -75,7 +75,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    fn add(&mut self, row: &[Value], watch: &mut Watch) -> Result<()> {
+    fn add(&mut self, row: &[Value], watch: &mut LimitGuard) -> Result<()> {
         for (column, (position, _)) in self.columns.iter_mut().zip(self.yields) {
             let cell = row.get(*position).cloned().unwrap_or_default();
             self.loose_bytes += value_bytes(&cell);
@@ -89,7 +89,7 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    fn seal(&mut self, watch: &mut Watch) -> Result<()> {
+    fn seal(&mut self, watch: &mut LimitGuard) -> Result<()> {
         let rows = std::mem::take(&mut self.rows);
         let columns: Vec<Column> = self
             .columns
@@ -130,9 +130,9 @@ impl Operate for ProcedureCall {
                 .registry
                 .procedure(&signature.name)
                 .cloned()
-                .ok_or_else(|| procedure::gone(&signature.name))?;
+                .ok_or_else(|| procedure::procedure_not_found(&signature.name))?;
             let mut gathered = Gathered::new(&call.yields);
-            let mut sink = |row: Vec<Value>, watch: &mut Watch| gathered.add(&row, watch);
+            let mut sink = |row: Vec<Value>, watch: &mut LimitGuard| gathered.add(&row, watch);
             let run = &mut *cx.run;
             let (running, host) = (run.host.running.clone(), run.host.program.clone());
             let running_call = CallContext::new(cx.tx, &run.views, &mut run.watch, &mut sink);

@@ -119,16 +119,16 @@ impl Counts {
         changed: &[u32],
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<NodeId>> {
-        let mut untold = Vec::new();
+        let mut without_cell = Vec::new();
         for &node in changed {
             match column.cell(node) {
                 Cell::Value(value) => self.add(value, 1),
                 Cell::Absent => {}
-                Cell::Rows => untold.push(NodeId(node.into())),
+                Cell::Rows => without_cell.push(NodeId(node.into())),
             }
             tick()?;
         }
-        Ok(untold)
+        Ok(without_cell)
     }
 
     /// Bytes needed to merge the groups of integers and integral floats, if that is required.
@@ -215,8 +215,8 @@ impl CountByColumn {
             return Ok(None);
         }
         let stop = cx.run.watch.stop();
-        let go_on = || stop.check().is_ok();
-        let Some(column) = cx.run.views.column_now(label, &path, &go_on) else {
+        let should_continue = || stop.check().is_ok();
+        let Some(column) = cx.run.views.column_now(label, &path, &should_continue) else {
             stop.check()?;
             return Ok(None);
         };
@@ -242,14 +242,14 @@ impl CountByColumn {
             }
         }
         for changed in column.changed().chunks(PAGE_ROWS) {
-            let untold = counts.add_changed(&column, changed, &mut || cx.tick(1))?;
-            if !untold.is_empty() {
+            let without_cell = counts.add_changed(&column, changed, &mut || cx.tick(1))?;
+            if !without_cell.is_empty() {
                 let [prop] = path[..] else {
                     return Ok(None);
                 };
                 let mut values = [Vec::new()];
                 let rows = cx.reader().transaction();
-                rows.node_properties(&untold, &[prop], &mut values)?;
+                rows.node_properties(&without_cell, &[prop], &mut values)?;
                 let [values] = values;
                 values.into_iter().for_each(|value| counts.add(value, 1));
             }

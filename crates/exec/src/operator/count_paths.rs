@@ -100,11 +100,11 @@ fn make_views(types: &TypeFilter, direction: Direction, cx: &Cx<'_>) {
         Direction::Both => &AdjacencySide::BOTH,
     };
     let stop = cx.run.watch.stop();
-    let go_on = || stop.check().is_ok();
+    let should_continue = || stop.check().is_ok();
     for &type_id in types {
         for &side in sides {
             // If a view cannot be built, the rows are used.
-            let _ = cx.run.views.adjacency_now(type_id, side, &go_on);
+            let _ = cx.run.views.adjacency_now(type_id, side, &should_continue);
         }
     }
 }

@@ -38,8 +38,8 @@ enum Strategy {
     Undecided,
     /// No view is available: the plain expands run and may return duplicates.
     Fallback,
-    One(Box<One>),
-    Two(Box<Two>),
+    OneStep(Box<OneStep>),
+    TwoSteps(Box<TwoSteps>),
 }
 
 impl DistinctEnds {
@@ -66,7 +66,7 @@ impl DistinctEnds {
             cx.walks(&filter, step.direction)
         };
         match plan.steps.as_slice() {
-            [step] => Some(Strategy::One(Box::new(One {
+            [step] => Some(Strategy::OneStep(Box::new(OneStep {
                 walks: walks(step)?,
                 seen: Marks::take(),
                 scratch: WalkScratch::default(),
@@ -74,10 +74,10 @@ impl DistinctEnds {
             [first, second] => {
                 let live = self.op_ref.live().iter().copied();
                 let others: Vec<SlotId> = live.filter(|slot| *slot != plan.to).collect();
-                Some(Strategy::Two(Box::new(Two {
+                Some(Strategy::TwoSteps(Box::new(TwoSteps {
                     first: walks(first)?,
                     second: walks(second)?,
-                    apart: Apart::of(plan.differ, first.direction, second.direction),
+                    return_rule: ReturnRule::of(plan.differ, first.direction, second.direction),
                     alone: others.is_empty(),
                     others,
                     chunk: None,
@@ -120,8 +120,8 @@ impl Operate for DistinctEnds {
         }
         match &mut self.strategy {
             Strategy::Fallback => self.fallback.pull(cx),
-            Strategy::One(one) => one.next(plan, &op_ref, &mut self.input, cx),
-            Strategy::Two(two) => two.next(plan, &op_ref, &mut self.input, cx),
+            Strategy::OneStep(one) => one.next(plan, &op_ref, &mut self.input, cx),
+            Strategy::TwoSteps(two) => two.next(plan, &op_ref, &mut self.input, cx),
             Strategy::Undecided => Err(ExecError::Internal("an operator did not decide".into())),
         }
     }
@@ -141,13 +141,13 @@ impl Operate for DistinctEnds {
 }
 
 /// Distinct ends of one step, over all rows.
-struct One {
+struct OneStep {
     walks: Walks,
     seen: Marks,
     scratch: WalkScratch,
 }
 
-impl One {
+impl OneStep {
     fn next(
         &mut self,
         plan: &physical::DistinctEnds,
@@ -183,29 +183,29 @@ impl One {
     }
 }
 
-/// Whether the second step can find the relationship of the first step again.
+/// Whether the second step can return over the relationship of the first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Apart {
-    /// It may: they need not differ.
-    No,
-    /// Only if it is a self loop.
-    Loops,
-    /// Always, back to the start of the first step.
-    Back,
-    /// If it points in the direction of the second step.
-    IfSeen,
+enum ReturnRule {
+    /// It may: the relationships need not differ.
+    Allowed,
+    /// It would only if that is a self loop.
+    SelfLoop,
+    /// It always would, to the start of the first step.
+    ToStart,
+    /// It would if that points in the direction of the second step.
+    SameDirection,
 }
 
-impl Apart {
+impl ReturnRule {
     fn of(differ: bool, first: Direction, second: Direction) -> Self {
         if !differ {
-            return Self::No;
+            return Self::Allowed;
         }
         match (first, second) {
-            (_, Direction::Both) => Self::Back,
-            (Direction::Both, _) => Self::IfSeen,
-            (one, other) if one == other => Self::Loops,
-            _ => Self::Back,
+            (_, Direction::Both) => Self::ToStart,
+            (Direction::Both, _) => Self::SameDirection,
+            (one, other) if one == other => Self::SelfLoop,
+            _ => Self::ToStart,
         }
     }
 }
@@ -242,10 +242,10 @@ impl Middles {
 }
 
 /// Distinct ends of two steps, over all rows, or per row if other slots of the rows are read.
-struct Two {
+struct TwoSteps {
     first: Walks,
     second: Walks,
-    apart: Apart,
+    return_rule: ReturnRule,
     /// Other slots of the rows that are read above.
     others: Vec<SlotId>,
     /// Whether there are none.
@@ -261,7 +261,7 @@ struct Two {
     scratch: WalkScratch,
 }
 
-impl Two {
+impl TwoSteps {
     fn next(
         &mut self,
         plan: &physical::DistinctEnds,
@@ -342,11 +342,11 @@ impl Two {
                 break;
             }
             self.at += 1;
-            let barred = self.barred(middle);
+            let excluded_end = self.excluded_end(middle);
             let neighbours = self.second.neighbours(middle, &mut self.scratch);
             looked_at += neighbours.len() + 1;
             for &to in neighbours {
-                if Some(to) != barred && self.seen.insert(to) {
+                if Some(to) != excluded_end && self.seen.insert(to) {
                     ends.push(NodeId(u64::from(to)));
                 }
             }
@@ -361,12 +361,12 @@ impl Two {
     }
 
     /// The neighbour of a middle node that is not an end, because only the relationship of the first step leads there.
-    fn barred(&mut self, middle: u32) -> Option<u32> {
-        if self.apart == Apart::No || self.middles.again.contains(middle) {
+    fn excluded_end(&mut self, middle: u32) -> Option<u32> {
+        if self.return_rule == ReturnRule::Allowed || self.middles.again.contains(middle) {
             return None;
         }
         let from = self.middles.from.get(middle);
-        if self.apart == Apart::Loops && from != middle {
+        if self.return_rule == ReturnRule::SelfLoop && from != middle {
             return None;
         }
         // Either several relationships lead there and only one of them was used, or none does: then nothing is

@@ -30,7 +30,7 @@ use super::{
 use crate::{
     chunk::Chunk,
     column::Column,
-    context::{Cx, Run},
+    context::{Cx, ExecutionState},
     error::{ExecError, Result},
     limits::{InFlightBytes, Room},
     profiler::Profiler,
@@ -209,7 +209,7 @@ impl Exchange {
 fn work(
     op_ref: &OperatorRef,
     mut transaction: Transaction,
-    mut run: Run,
+    mut run: ExecutionState,
     rows: &SyncSender<Message>,
     room: &Arc<Room>,
     stop: &AtomicBool,

@@ -49,7 +49,7 @@ struct Groups {
 }
 
 /// Which groups are wanted; none if that is unknown. An invalid limit is reported by the operator above.
-fn wanted(first: &physical::FirstGroups, cx: &mut Cx<'_>) -> Option<GroupLimit> {
+fn group_limit(first: &physical::FirstGroups, cx: &mut Cx<'_>) -> Option<GroupLimit> {
     Some(GroupLimit {
         count: usize::try_from(row_count(&first.limit, "LIMIT", cx).ok()?).ok()?,
         largest: first.largest,
@@ -143,7 +143,7 @@ impl GroupByKey {
             return Ok(None);
         };
         // Before the keys are read: most groups may be dropped here.
-        if let Some(wanted) = plan.first.as_ref().and_then(|first| wanted(first, cx)) {
+        if let Some(wanted) = plan.first.as_ref().and_then(|first| group_limit(first, cx)) {
             keep_first(&mut nodes, &mut counts, &wanted);
         }
         Ok(Some(Groups {

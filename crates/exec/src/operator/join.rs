@@ -347,7 +347,7 @@ impl HashJoin {
     }
 }
 
-/// The keys of rows; none where a part is null or NaN: it equals nothing.
+/// The keys of rows; none if a part is null or NaN: it equals nothing.
 type JoinKeys = Vec<Option<Vec<GroupKey>>>;
 
 /// The keys of all rows of a chunk.

@@ -605,8 +605,21 @@ fn temporal_name(function: &str) -> &'static str {
 }
 
 fn kind_name(kind: &StaticType) -> String {
-    match kind {
-        StaticType::List(of) => format!("LIST<{}>", kind_name(of)),
-        other => format!("{other:?}").to_uppercase(),
-    }
+    let name = match kind {
+        StaticType::List(of) => return format!("LIST<{}>", kind_name(of)),
+        StaticType::Any => "ANY",
+        StaticType::Node => "NODE",
+        StaticType::Relationship => "RELATIONSHIP",
+        StaticType::Path => "PATH",
+        StaticType::Map => "MAP",
+        StaticType::Boolean => "BOOLEAN",
+        StaticType::Integer => "INTEGER",
+        StaticType::Float => "FLOAT",
+        StaticType::Number => "NUMBER",
+        StaticType::String => "STRING",
+        StaticType::Bytes => "BYTES",
+        StaticType::Temporal => "TEMPORAL",
+        StaticType::Point => "POINT",
+    };
+    name.to_owned()
 }

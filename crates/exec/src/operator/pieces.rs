@@ -61,7 +61,7 @@ impl Pieces {
     }
 
     /// Calls `work` with all rows of a chunk, piece by piece. It evaluates first, calls
-    /// [`Watch::use_computed`](crate::limits::Watch::use_computed), and only then changes anything.
+    /// [`LimitGuard::use_computed`](crate::limits::LimitGuard::use_computed), and only then changes anything.
     pub(crate) fn each(
         &mut self,
         chunk: Chunk,

@@ -19,7 +19,7 @@ use crate::{
     chunk::Chunk,
     column::{Column, relationship, relationship_value},
     context::{Cx, TypeFilter},
-    dense::{MAX_IDS, Meeting, SearchOutcome, small},
+    dense::{BidirectionalSearch, MAX_IDS, SearchOutcome, small},
     error::Result,
     eval::{Row, holds},
 };
@@ -320,8 +320,8 @@ impl Search<'_> {
             return Ok(None);
         };
         cx.run.note_view(self.operator);
-        let mut meeting = Meeting::new(&forward, &backward, from, to);
-        let found = meeting.search(max, self.plan.all, &mut |looked_at, bytes| {
+        let mut search = BidirectionalSearch::new(&forward, &backward, from, to);
+        let found = search.search(max, self.plan.all, &mut |looked_at, bytes| {
             cx.run.watch.allow(bytes)?;
             cx.tick(looked_at)
         })?;
@@ -332,7 +332,7 @@ impl Search<'_> {
             SearchOutcome::TooLong => return Err(too_long(max)),
             SearchOutcome::Walks(_) => {}
         }
-        let nodes = meeting.walks(self.plan.all, &mut |bytes| {
+        let nodes = search.walks(self.plan.all, &mut |bytes| {
             cx.run.watch.allow(bytes)?;
             cx.tick(1)
         })?;

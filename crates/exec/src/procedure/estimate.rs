@@ -117,7 +117,7 @@ impl Estimate {
         if !new.is_empty() {
             let before = self.known.capacity();
             for (node, place) in new.iter().zip(self.places(&new, call)?) {
-                let left = self.left(*node, &place)?;
+                let left = self.remaining(*node, &place)?;
                 self.known.insert(*node, left);
             }
             // Kept for the other searches of this call.
@@ -148,7 +148,7 @@ impl Estimate {
         Ok(())
     }
 
-    fn left(&self, node: NodeId, place: &Point) -> Result<f64> {
+    fn remaining(&self, node: NodeId, place: &Point) -> Result<f64> {
         let distance = point_distance(place, &self.target).ok_or_else(|| {
             refused(
                 &self.procedure,

@@ -29,7 +29,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     error::{ErrorClass, ExecError, Result},
     host::Host,
-    limits::{Stop, Watch},
+    limits::{LimitGuard, Stop},
     result::{Counters, RunningQueries},
 };
 
@@ -63,9 +63,9 @@ pub struct CallContext<'a> {
     pub(crate) transaction: &'a mut Transaction,
     /// The views at the transaction's version.
     pub(crate) views: &'a ViewsAt,
-    pub(crate) watch: &'a mut Watch,
+    pub(crate) watch: &'a mut LimitGuard,
     /// Consumes a row; the watch is the call's own.
-    pub(crate) sink: &'a mut dyn FnMut(Vec<Value>, &mut Watch) -> Result<()>,
+    pub(crate) sink: &'a mut dyn FnMut(Vec<Value>, &mut LimitGuard) -> Result<()>,
     /// The registry of running queries.
     pub(crate) running: Option<Arc<dyn RunningQueries>>,
     /// The program that runs the database.
@@ -83,8 +83,8 @@ impl<'a> CallContext<'a> {
     pub(crate) fn new(
         transaction: &'a mut Transaction,
         views: &'a ViewsAt,
-        watch: &'a mut Watch,
-        sink: &'a mut dyn FnMut(Vec<Value>, &mut Watch) -> Result<()>,
+        watch: &'a mut LimitGuard,
+        sink: &'a mut dyn FnMut(Vec<Value>, &mut LimitGuard) -> Result<()>,
     ) -> Self {
         Self {
             transaction,
@@ -237,7 +237,7 @@ impl std::fmt::Debug for Registry {
 }
 
 /// The error for a procedure that existed when the query was planned and was removed since.
-pub(crate) fn gone(name: &str) -> ExecError {
+pub(crate) fn procedure_not_found(name: &str) -> ExecError {
     ExecError::raised(
         ErrorClass::ProcedureError,
         "ProcedureNotFound",

@@ -232,7 +232,7 @@ impl SearchGraph {
     }
 
     /// The remaining distances from the ends of the steps of `node`, written to `left`; empty if there is no estimate.
-    fn left(
+    fn remaining_estimates(
         &mut self,
         node: NodeId,
         steps: &[Step],
@@ -386,7 +386,7 @@ fn lightest_path(
         }
         let steps = graph.from(node, call)?;
         call.tick(1 + steps.len())?;
-        graph.left(node, &steps, &mut left, call)?;
+        graph.remaining_estimates(node, &steps, &mut left, call)?;
         for (step, left) in steps.iter().zip(&left) {
             let (rel, next, step_weight) = *step;
             if excluded.nodes.contains(&next) || (node == from && excluded.rels.contains(&rel.id)) {

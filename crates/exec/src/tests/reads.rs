@@ -234,12 +234,12 @@ fn long_sorts_are_stable() {
 fn optional_rows_keep_their_place_whether_run_in_chunks_or_one_by_one() {
     let store = open();
     people(&store, 6, &[(1, 2), (1, 3), (4, 0)]);
-    for row_wise in [true, false] {
+    for batched in [true, false] {
         let mut b = Builder::default();
         let (scan, node) = b.scan("Person");
         let argument = b.op(Op::Argument);
         let (mut right, _, to) = b.expand(argument, node, Direction::Outgoing, false);
-        if !row_wise {
+        if !batched {
             right = b.op(Op::Limit {
                 input: right,
                 count: BoundExpr::Const(100.into()),
@@ -274,7 +274,7 @@ fn optional_rows_keep_their_place_whether_run_in_chunks_or_one_by_one() {
                 some(4, 0),
                 none(5)
             ],
-            "row_wise: {row_wise}"
+            "batched: {batched}"
         );
     }
 }

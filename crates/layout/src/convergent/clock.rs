@@ -35,7 +35,7 @@ impl ReplicaId {
         bytes
     }
 
-    /// Reads its written form; nothing where the length is another one.
+    /// Reads its written form; nothing if the length is another one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (id, epoch) = bytes.split_first_chunk::<16>()?;
         Some(Self {

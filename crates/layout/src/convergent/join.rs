@@ -56,10 +56,10 @@ pub fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a StateRow>, D
         };
         // An increment within a sum may be on the other side, as an entry: the sum alone stays, or the
         // increment would count twice.
-        let stays = match sums.standing(parts, &row.0) {
-            Standing::Summed => false,
-            Standing::Sum(stays) => stays,
-            Standing::Alone => lacking.is_none_or(|lacking| stays_alone(parts.dot, lacking.seen)),
+        let stays = match sums.sum_role(parts, &row.0) {
+            SumRole::Summed => false,
+            SumRole::Sum(stays) => stays,
+            SumRole::Alone => lacking.is_none_or(|lacking| stays_alone(parts.dot, lacking.seen)),
         };
         if stays {
             joined.push(row);
@@ -90,7 +90,8 @@ pub fn join_rows<'a>(
 /// The greatest sums of folded increments, by field and replica.
 struct Sums(Vec<(Vec<u8>, ReplicaNo, Dot, bool)>);
 
-enum Standing {
+/// What the sums say of an entry.
+enum SumRole {
     /// Not covered by a sum.
     Alone,
     /// It is the greatest sum, and stays or not.
@@ -133,9 +134,9 @@ impl Sums {
         Ok(Self(greatest))
     }
 
-    fn standing(&self, parts: &FieldEntry, key: &[u8]) -> Standing {
+    fn sum_role(&self, parts: &FieldEntry, key: &[u8]) -> SumRole {
         if parts.kind != ConvergentKind::Counter {
-            return Standing::Alone;
+            return SumRole::Alone;
         }
         let (field, dot) = (&key[..parts.field], parts.dot);
         let sum = self
@@ -143,9 +144,9 @@ impl Sums {
             .iter()
             .find(|sum| sum.0 == field && sum.1 == dot.replica);
         match sum {
-            Some((.., last, stays)) if *last == dot => Standing::Sum(*stays),
-            Some((.., last, _)) if dot < *last => Standing::Summed,
-            _ => Standing::Alone,
+            Some((.., last, stays)) if *last == dot => SumRole::Sum(*stays),
+            Some((.., last, _)) if dot < *last => SumRole::Summed,
+            _ => SumRole::Alone,
         }
     }
 }

@@ -31,7 +31,7 @@ impl<'a> BucketEntry<'a> {
     /// Decodes a stored entry.
     ///
     /// # Errors
-    /// [`DataError::Corrupt`] where it is malformed.
+    /// [`DataError::Corrupt`] if it is malformed.
     pub fn decode(stored: &'a [u8]) -> Result<Self, DataError> {
         Self::parse(stored).ok_or_else(|| DataError::corrupt("an entry of a bucket is malformed"))
     }

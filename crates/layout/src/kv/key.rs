@@ -38,7 +38,7 @@ pub trait BucketKey {
 
 /// A key that can be decoded from its bytes.
 pub trait FromBucketKey: Sized {
-    /// Decodes one from the front of `bytes`; nothing where they are invalid.
+    /// Decodes one from the front of `bytes`; nothing if they are invalid.
     fn take_key(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -52,7 +52,7 @@ pub fn encode_key(key: &(impl BucketKey + ?Sized)) -> Vec<u8> {
 /// A typed key from its bytes.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where the bytes are not a key of this type.
+/// [`DataError::Invalid`] if the bytes are not a key of this type.
 pub fn decode_key<K: FromBucketKey>(bytes: &[u8]) -> Result<K, DataError> {
     let mut rest = bytes;
     match K::take_key(&mut rest) {

@@ -309,7 +309,7 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// The convergent property that it changed, whole or in part, and its owner; none where it changed no such
+    /// The convergent property that it changed, whole or in part, and its owner; none if it changed no such
     /// property.
     pub fn field(&self) -> Option<(ConvergentOwner, PropId)> {
         match self {

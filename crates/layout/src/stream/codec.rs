@@ -17,7 +17,7 @@ impl<'a> ChangeSet<'a> {
     /// Decodes an entry of the change stream.
     ///
     /// # Errors
-    /// [`DataError::Corrupt`] where the bytes are not an entry; never a panic.
+    /// [`DataError::Corrupt`] if the bytes are not an entry; never a panic.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DataError> {
         Ok(Self {
             counts: {

@@ -71,7 +71,7 @@ impl LsmEngine {
                 // The times of commits never decrease; the system clock may have been set back.
                 time_ms: (options.clock)().max(copied.time_ms),
                 is_immutable: &is_immutable,
-                departs: &departs,
+                has_other_history: &has_other_history,
             };
             take(&source, disk, target, progress)
         });
@@ -239,8 +239,8 @@ fn is_immutable(name: &str) -> bool {
 }
 
 /// Whether a log segment has other commits than the one of the same name in a backup.
-fn departs(name: &str, own: &dyn DiskFile, stored: &dyn DiskFile) -> io::Result<bool> {
-    Ok(is_log(name) && log::departs(own, stored)?)
+fn has_other_history(name: &str, own: &dyn DiskFile, stored: &dyn DiskFile) -> io::Result<bool> {
+    Ok(is_log(name) && log::has_other_history(own, stored)?)
 }
 
 fn is_log(name: &str) -> bool {

@@ -33,11 +33,11 @@ pub struct Source<'a> {
     /// has it with the same length.
     pub is_immutable: &'a dyn Fn(&str) -> bool,
     /// Whether a file (the first argument) of that name has another history than the one in a backup.
-    pub departs: &'a Departs,
+    pub has_other_history: &'a HistoryCheck,
 }
 
-/// See [`Source::departs`].
-pub type Departs = dyn Fn(&str, &dyn DiskFile, &dyn DiskFile) -> io::Result<bool>;
+/// See [`Source::has_other_history`].
+pub type HistoryCheck = dyn Fn(&str, &dyn DiskFile, &dyn DiskFile) -> io::Result<bool>;
 
 /// Result of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn refuse_other_history(
     target: &Path,
     last: &BackupRecord,
 ) -> Result<(), StorageError> {
-    let mut departs = source.version < last.version;
+    let mut has_other_history = source.version < last.version;
     for file in &last.files {
         let paths = [
             (source.disk, source.folder.join(&file.name)),
@@ -115,10 +115,10 @@ fn refuse_other_history(
         let [Some(own), Some(stored)] = [open_found(&paths[0])?, open_found(&paths[1])?] else {
             continue; // trimmed since, or missing: restoring reports it
         };
-        departs |= (source.departs)(&file.name, &*own, &*stored)
+        has_other_history |= (source.has_other_history)(&file.name, &*own, &*stored)
             .map_err(|error| io_error("reading", &paths[1].1, &error))?;
     }
-    if departs {
+    if has_other_history {
         return Err(StorageError::Invalid(format!(
             "`{}` holds backups with other commits than this database, which is a copy or was reset to an earlier state: give another folder",
             target.display()

@@ -56,7 +56,7 @@ fn take_from(db: &SimDisk, version: u8, target: &SimDisk) -> Result<BackupResult
         version: version.into(),
         time_ms: u64::from(version) * 1000,
         is_immutable: &|name| name.starts_with("tables/"),
-        departs: &|_, _, _| Ok(false),
+        has_other_history: &|_, _, _| Ok(false),
     };
     let mut last = (0, 1);
     let taken = take(&source, target, Path::new(TARGET), &mut |done, total| {
@@ -180,7 +180,7 @@ fn other_files_in_the_target_are_left_alone() {
         version: 2,
         time_ms: 0,
         is_immutable: &|_| false,
-        departs: &|_, _, _| Ok(false),
+        has_other_history: &|_, _, _| Ok(false),
     };
     let error = take(&foreign, &target, Path::new(TARGET), &mut |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("another database"), "{error}");

@@ -107,7 +107,7 @@ impl Tree {
         let levels = self.current();
         !levels.jobs.is_empty()
             || full_level(&levels).is_some()
-            || early_merge(&levels, self.files.options.slice_bytes).is_some()
+            || early_compaction(&levels, self.files.options.slice_bytes).is_some()
     }
 
     /// Bytes of the runs that are waiting to be compacted: inputs of the running jobs, and runs of a level that
@@ -179,7 +179,7 @@ impl Tree {
         // Full levels first: they slow down writers. Rewriting for tombstones, for blob
         // files and for lookups can wait.
         if let Some(level) = full_level(&levels) {
-            self.begin_job(|levels| merge_level(levels, level))?;
+            self.begin_job(|levels| level_compaction(levels, level))?;
         } else if levels.jobs.is_empty() {
             let floor = readable.floor();
             let options = &self.files.options;
@@ -191,9 +191,9 @@ impl Tree {
             if due(&levels).is_some() {
                 // Evaluated again on the levels being changed: an ingestion may have changed them in between.
                 self.begin_job(|levels| due(levels))?;
-            } else if early_merge(&levels, options.slice_bytes).is_some() {
+            } else if early_compaction(&levels, options.slice_bytes).is_some() {
                 self.begin_job(|levels| {
-                    let job = early_merge(levels, options.slice_bytes)?;
+                    let job = early_compaction(levels, options.slice_bytes)?;
                     levels.seek_budget.spend();
                     Some(job)
                 })?;
@@ -289,7 +289,7 @@ impl Tree {
         self.files.sync_folder()?;
         let parts = self.open_parts(&written)?;
         let bytes = parts.iter().map(|part| part.table.file_bytes()).sum();
-        self.merged_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.compacted_bytes.fetch_add(bytes, Ordering::Relaxed);
         let stopped_at = written.stopped_at.clone();
         // One manifest change cuts the merged range off the inputs and adds the output to the target. A crash
         // before it leaves the new files as orphans; after it, the job continues at `stopped_at`.
@@ -378,7 +378,7 @@ fn full_level(levels: &Levels) -> Option<usize> {
     })
 }
 
-fn merge_level(levels: &mut Levels, level: usize) -> Option<Job> {
+fn level_compaction(levels: &mut Levels, level: usize) -> Option<Job> {
     let inputs: Vec<u64> = levels.levels[level].iter().map(|run| run.id).collect();
     let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.file_bytes()).sum::<u64>();
     let mut last = levels.levels.len() - 1;
@@ -407,7 +407,7 @@ fn merge_level(levels: &mut Levels, level: usize) -> Option<Job> {
 
 /// A seek-triggered compaction of the first runs in as few levels as possible, if the seek budget allows it. It
 /// is one slice long: a level that becomes full in the meantime does not wait for it.
-fn early_merge(levels: &Levels, slice_bytes: u64) -> Option<Job> {
+fn early_compaction(levels: &Levels, slice_bytes: u64) -> Option<Job> {
     let upto = |level: usize| levels.levels[..=level].iter().flatten();
     let level = (0..levels.levels.len()).find(|level| upto(*level).count() > 1)?;
     let bytes: u64 = upto(level).map(|run| run.file_bytes()).sum();

@@ -404,7 +404,7 @@ pub(crate) fn write_merged<C: EntryCursor>(
                     } else {
                         version
                     };
-                    match source.apart()? {
+                    match source.blob_ref()? {
                         Some(reference) => output.add_reference(&key, version, &reference)?,
                         None => {
                             let value = source.value()?;

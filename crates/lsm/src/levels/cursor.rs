@@ -230,7 +230,7 @@ impl EntryCursor for RunCursor {
             return Ok((cursor.key(), cursor.value()));
         }
         if self.apart.is_none()
-            && let Some(reference) = cursor.apart()?
+            && let Some(reference) = cursor.blob_ref()?
         {
             self.apart = Some(self.blobs.read(&reference)?);
         }
@@ -322,9 +322,9 @@ impl EntryCursor for RunCursor {
         Ok(true)
     }
 
-    fn apart(&self) -> Result<Option<BlobRef>, StorageError> {
+    fn blob_ref(&self) -> Result<Option<BlobRef>, StorageError> {
         match &self.cursor {
-            Some(cursor) => cursor.apart(),
+            Some(cursor) => cursor.blob_ref(),
             None => Ok(None),
         }
     }

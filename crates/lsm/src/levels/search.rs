@@ -5,7 +5,7 @@ use std::{iter::Flatten, ptr, slice, sync::Arc};
 use isomer_storage::{StorageError, Version};
 
 use super::{Levels, Run};
-use crate::table::{Got, Near, Table, filter::filter_hash};
+use crate::table::{CandidateBlock, Table, TableEntry, filter::filter_hash};
 
 /// The commit that last changed a key, and the value if it put one. `None` if no commit changed the key.
 pub(crate) type LookupResult<'v> = Option<(Version, Option<&'v [u8]>)>;
@@ -21,7 +21,7 @@ pub(crate) struct Search<'a> {
     hash: Option<u64>,
     /// The older runs.
     runs: Flatten<slice::Iter<'a, Vec<Arc<Run>>>>,
-    here: Option<(&'a Table, Near)>,
+    here: Option<(&'a Table, CandidateBlock)>,
     /// Runs that might have had it, and did not.
     passed: u32,
 }
@@ -49,7 +49,7 @@ impl<'a> Search<'a> {
     }
 
     /// Moves to the next run with a block that may hold an entry; that may be a `known` one.
-    fn advance(&mut self, known: Option<&(&'a Table, Near)>) -> Result<(), StorageError> {
+    fn advance(&mut self, known: Option<&(&'a Table, CandidateBlock)>) -> Result<(), StorageError> {
         self.here = None;
         for run in self.runs.by_ref() {
             let Some(part) = run.part_of(self.key) else {
@@ -61,17 +61,17 @@ impl<'a> Search<'a> {
             if properties.oldest > self.at || properties.newest < self.deleted_at {
                 continue;
             }
-            if let Some((table, near)) = known
+            if let Some((table, candidate)) = known
                 && ptr::eq(*table, &*part.table)
-                && let Some(near) = near.also_of(self.key)
+                && let Some(candidate) = candidate.also_of(self.key)
             {
-                self.here = Some((&part.table, near));
+                self.here = Some((&part.table, candidate));
                 break;
             }
             // Computed at most once per lookup, and not at all if a table is left out by its versions.
             let hash = *self.hash.get_or_insert_with(|| filter_hash(self.key));
-            if let Some(near) = part.table.near(self.key, self.at, hash)? {
-                self.here = Some((&part.table, near));
+            if let Some(candidate) = part.table.candidate(self.key, self.at, hash)? {
+                self.here = Some((&part.table, candidate));
                 break;
             }
             self.passed += 1;
@@ -79,19 +79,19 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// See [`Near::touch`].
+    /// See [`CandidateBlock::touch`].
     #[inline]
     pub(crate) fn touch(&self) {
-        if let Some((_, near)) = &self.here {
-            near.touch();
+        if let Some((_, candidate)) = &self.here {
+            candidate.touch();
         }
     }
 
-    /// See [`Near::touch_entry`].
+    /// See [`CandidateBlock::touch_entry`].
     #[inline]
     pub(crate) fn touch_entry(&self) {
-        if let Some((_, near)) = &self.here {
-            near.touch_entry(self.key);
+        if let Some((_, candidate)) = &self.here {
+            candidate.touch_entry(self.key);
         }
     }
 
@@ -100,17 +100,17 @@ impl<'a> Search<'a> {
         &mut self,
         mut then: impl FnMut(LookupResult<'_>),
     ) -> Result<(), StorageError> {
-        while let Some((table, near)) = &self.here {
-            let outcome = table.look_up(near, self.key, self.at, |version, got| {
+        while let Some((table, candidate)) = &self.here {
+            let outcome = table.look_up(candidate, self.key, self.at, |version, got| {
                 // The newest entry is older than the range tombstone, and the entries
                 // of older runs are older still.
                 if version < self.deleted_at {
                     return Ok(false);
                 }
                 match got {
-                    Got::Value(value) => then(Some((version, Some(value)))),
-                    Got::Deletion => then(Some((version, None))),
-                    Got::Apart(reference) => {
+                    TableEntry::Value(value) => then(Some((version, Some(value)))),
+                    TableEntry::Deletion => then(Some((version, None))),
+                    TableEntry::InBlobFile(reference) => {
                         let value = self.levels.blobs.read(&reference)?;
                         then(Some((version, Some(&value))));
                     }

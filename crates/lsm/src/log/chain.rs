@@ -34,7 +34,7 @@ pub struct Link {
 pub struct Ended {
     /// End of the records.
     pub end: u64,
-    /// First and last commit; 0 where there is none.
+    /// First and last commit; 0 if there is none.
     pub first: Version,
     pub last: Version,
 }

@@ -65,7 +65,7 @@ pub use self::{
     export::SegmentExport,
     record::{Change, Content, Record, Write},
     recover::{Flushed, Replayed},
-    segment::departs,
+    segment::has_other_history,
 };
 use self::{
     reader::{ReadOutcome, Reader},
@@ -229,7 +229,7 @@ pub struct Verified {
     pub damage: Vec<String>,
     /// From this version on the log has every commit up to `last`.
     pub whole_from: Version,
-    /// The last commit in it; 0 where there is none.
+    /// The last commit in it; 0 if there is none.
     pub last: Version,
     last_ms: u64,
 }

@@ -428,7 +428,7 @@ impl Recovery {
                             }
                             SearchOutcome::Receipt(durable) => {
                                 return Err(reader.damage(&format!(
-                                    "lacks data that was on disk, as everything up to the commit {durable} was, before the receipt that ends"
+                                    "lacks data that was on disk, as everything up to the commit {durable} was, before the receipt of a sync that ends"
                                 )));
                             }
                         }

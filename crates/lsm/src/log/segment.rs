@@ -232,7 +232,7 @@ impl Closing {
 
 /// Whether a segment's file has another history than `earlier`, one of the same number that was closed and has
 /// commits: it was written by another copy of the database, or after it was reset.
-pub fn departs(file: &dyn DiskFile, earlier: &dyn DiskFile) -> io::Result<bool> {
+pub fn has_other_history(file: &dyn DiskFile, earlier: &dyn DiskFile) -> io::Result<bool> {
     let (Part::Valid(head), Part::Valid(earlier_head)) = (read_head(file)?, read_head(earlier)?)
     else {
         return Ok(false); // damaged: reading it reports that

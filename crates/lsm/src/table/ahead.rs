@@ -222,7 +222,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     /// A scan that has read nothing for this long loses its thread.
-    patience: Duration,
+    idle_limit: Duration,
 }
 
 impl Shared {
@@ -265,7 +265,7 @@ impl Shared {
                 continue;
             }
             let taken = state.taken;
-            let waited = self.changed.wait_for(&mut state, self.patience);
+            let waited = self.changed.wait_for(&mut state, self.idle_limit);
             // While the scan has the position it is active.
             if waited.timed_out() && state.taken == taken && state.walk.is_some() {
                 state.ended = true;
@@ -292,7 +292,7 @@ impl ReadAhead {
         let held = walk.table.cache.try_pin(MAX_HELD_BYTES)?;
         walk.advance().ok()?;
         let shared = Arc::new(Shared {
-            patience: helper.patience(),
+            idle_limit: helper.idle_limit(),
             state: Mutex::new(State {
                 walk: Some(walk),
                 rights: Some((helper, held)),

@@ -133,7 +133,7 @@ impl TableCursor {
     }
 
     /// Location of the value, if it is in a blob file.
-    pub(crate) fn apart(&self) -> Result<Option<BlobRef>, StorageError> {
+    pub(crate) fn blob_ref(&self) -> Result<Option<BlobRef>, StorageError> {
         if self.held != ValueKind::Apart {
             return Ok(None);
         }

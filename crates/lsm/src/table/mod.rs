@@ -281,20 +281,20 @@ thread_local! {
 
 /// The entry of a key in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Got<'a> {
+pub(crate) enum TableEntry<'a> {
     Value(&'a [u8]),
     Deletion,
-    Apart(BlobRef),
+    InBlobFile(BlobRef),
 }
 
 /// The block of a table that contains an entry if it exists.
-pub(crate) struct Near {
+pub(crate) struct CandidateBlock {
     handle: Handle,
     /// The block, if it is in memory.
     cached: Option<Arc<Cached>>,
 }
 
-impl Near {
+impl CandidateBlock {
     /// See [`Cached::touch`].
     #[inline]
     pub(crate) fn touch(&self) {
@@ -397,14 +397,14 @@ impl Table {
     /// The block that contains the newest entry of `key` no newer than `at`, if there is one; `hash` is the
     /// key's for filters.
     #[inline]
-    pub(crate) fn near(
+    pub(crate) fn candidate(
         &self,
         key: &[u8],
         at: Version,
         hash: u64,
-    ) -> Result<Option<Near>, StorageError> {
+    ) -> Result<Option<CandidateBlock>, StorageError> {
         let handle = self.find_block(key, at, hash)?;
-        Ok(handle.map(|handle| Near {
+        Ok(handle.map(|handle| CandidateBlock {
             handle,
             cached: self.cache.get((self.cached_as, handle.offset)),
         }))
@@ -413,13 +413,13 @@ impl Table {
     /// Calls `then` with the entry, if it exists.
     pub(crate) fn look_up<R>(
         &self,
-        near: &Near,
+        candidate: &CandidateBlock,
         key: &[u8],
         at: Version,
-        then: impl FnOnce(Version, Got<'_>) -> Result<R, StorageError>,
+        then: impl FnOnce(Version, TableEntry<'_>) -> Result<R, StorageError>,
     ) -> Result<Option<R>, StorageError> {
-        let handle = near.handle;
-        if let Some(cached) = &near.cached {
+        let handle = candidate.handle;
+        if let Some(cached) = &candidate.cached {
             return self.visit_found(handle, cached.find(key, at), then);
         }
         let id = (self.cached_as, handle.offset);
@@ -458,15 +458,15 @@ impl Table {
         &self,
         handle: Handle,
         found: Result<Option<EntryMatch<'_>>, Damaged>,
-        then: impl FnOnce(Version, Got<'_>) -> Result<R, StorageError>,
+        then: impl FnOnce(Version, TableEntry<'_>) -> Result<R, StorageError>,
     ) -> Result<Option<R>, StorageError> {
         let Some(found) = found.map_err(self.damaged(handle.offset))? else {
             return Ok(None);
         };
         let got = match found.held {
-            ValueKind::Value => Got::Value(found.value),
-            ValueKind::Deletion => Got::Deletion,
-            ValueKind::Apart => Got::Apart(
+            ValueKind::Value => TableEntry::Value(found.value),
+            ValueKind::Deletion => TableEntry::Deletion,
+            ValueKind::Apart => TableEntry::InBlobFile(
                 BlobRef::parse(found.value).ok_or_else(|| self.unreadable(handle.offset))?,
             ),
         };

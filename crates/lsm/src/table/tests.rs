@@ -7,7 +7,7 @@ use isomer_vfs::{Disk, OpenMode, Seal, SimDisk};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{
-    Got, Reading, Table, TableFile,
+    Reading, Table, TableEntry, TableFile,
     block::{BlockCursor, ValueKind, entry_order},
     builder::{TableBuilder, TableOptions, TableTarget},
     cursor::TableCursor,
@@ -132,7 +132,7 @@ fn here(cursor: &TableCursor) -> Option<Entry> {
         let value = match cursor.held() {
             ValueKind::Value => Value::Here(cursor.value().to_vec()),
             ValueKind::Deletion => Value::Deleted,
-            ValueKind::Apart => Value::Apart(cursor.apart().unwrap().unwrap()),
+            ValueKind::Apart => Value::Apart(cursor.blob_ref().unwrap().unwrap()),
         };
         (cursor.key().to_vec(), cursor.version(), value)
     })
@@ -144,14 +144,14 @@ fn find(
     key: &[u8],
     version: Version,
 ) -> Result<Option<(Version, Value)>, StorageError> {
-    let Some(near) = table.near(key, version, filter_hash(key))? else {
+    let Some(candidate) = table.candidate(key, version, filter_hash(key))? else {
         return Ok(None);
     };
-    table.look_up(&near, key, version, |version, got| {
+    table.look_up(&candidate, key, version, |version, got| {
         let value = match got {
-            Got::Value(value) => Value::Here(value.to_vec()),
-            Got::Deletion => Value::Deleted,
-            Got::Apart(reference) => Value::Apart(reference),
+            TableEntry::Value(value) => Value::Here(value.to_vec()),
+            TableEntry::Deletion => Value::Deleted,
+            TableEntry::InBlobFile(reference) => Value::Apart(reference),
         };
         Ok((version, value))
     })

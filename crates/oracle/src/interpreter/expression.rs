@@ -156,7 +156,7 @@ impl Interpreter<'_> {
         })
     }
 
-    /// A property of a value; null where a value at the end of a path has no such part.
+    /// A property of a value; null if a value at the end of a path has no such part.
     fn property_of(&self, base: &Expr, value: &Datum, key: &str) -> Result<Datum> {
         if is_path(base) {
             let is_absent = value.is_temporal() && temporal::component(value, key).is_none();
@@ -167,7 +167,7 @@ impl Interpreter<'_> {
         self.property(value, key)
     }
 
-    /// An item of a list or map; null where a value at the end of a path has no such part.
+    /// An item of a list or map; null if a value at the end of a path has no such part.
     fn item_of(&self, base: &Expr, value: Datum, index: &Datum) -> Result<Datum> {
         match (value, index) {
             (Datum::List(_), Datum::Text(_)) | (Datum::Map(_), Datum::Int(_)) if is_path(base) => {

@@ -48,7 +48,7 @@ impl<'a> Binder<'a> {
                     let kind = self.arena.kind(slot).clone();
                     return Ok(Typed::new(BoundExpr::Slot(slot), kind));
                 }
-                if let Some((name, span)) = grouping.gone_variable(expr) {
+                if let Some((name, span)) = grouping.dropped_variable(expr) {
                     return Err(PlanError::syntax(
                         "UndefinedVariable",
                         format!("`{name}` is out of scope after the aggregation"),

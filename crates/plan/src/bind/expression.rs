@@ -7,7 +7,7 @@ use isomer_cypher::ast::{self, BinaryOp, ExprKind, LabelExprKind, Literal, Unary
 use isomer_value::Value;
 
 use super::element_id;
-use super::function::first_known;
+use super::function::convergent_or_plain;
 use super::grouping::{Aggregating, is_aggregate};
 use super::types::{expect_boolean, expect_container, join_all, wrong_kind};
 use super::{Binder, Result, Typed};
@@ -352,7 +352,10 @@ fn bind_property<'a>(
         return Ok(Typed::new(plain, StaticType::Any));
     }
     let look = binder.bind_inner_look(base, &key.name)?;
-    Ok(Typed::new(first_known(look, plain), StaticType::Any))
+    Ok(Typed::new(
+        convergent_or_plain(look, plain),
+        StaticType::Any,
+    ))
 }
 
 fn bind_index<'a>(
@@ -469,7 +472,7 @@ fn bind_binary<'a>(
     let look = Function::ConvergentContains;
     let look = binder.bind_field_query(look, field, Some(left.expr.clone()))?;
     let plain = element_id::contains(left.expr, right.expr, &binder.arena);
-    Ok(boolean(first_known(look, plain)))
+    Ok(boolean(convergent_or_plain(look, plain)))
 }
 
 fn bind_chain<'a>(

@@ -182,7 +182,7 @@ fn bind_builtin<'a>(
     } else {
         made
     };
-    Ok(Typed::new(first_known(known, made), kind))
+    Ok(Typed::new(convergent_or_plain(known, made), kind))
 }
 
 fn bind_registered<'a>(
@@ -237,11 +237,11 @@ fn bind_registered<'a>(
 }
 
 /// The result of a convergent field query, with the plain expression as fallback.
-pub(super) fn first_known(look: Option<BoundExpr>, plain: BoundExpr) -> BoundExpr {
-    match look {
-        Some(look) => BoundExpr::Call {
+pub(super) fn convergent_or_plain(convergent: Option<BoundExpr>, plain: BoundExpr) -> BoundExpr {
+    match convergent {
+        Some(convergent) => BoundExpr::Call {
             function: Function::Coalesce,
-            arguments: vec![look, plain],
+            arguments: vec![convergent, plain],
         },
         None => plain,
     }

@@ -34,7 +34,7 @@ pub(crate) struct Grouping<'a> {
 
 impl Grouping<'_> {
     /// After the columns: the first variable in a new aggregate that is not a column.
-    pub(super) fn gone_variable(
+    pub(super) fn dropped_variable(
         &self,
         aggregate: &ast::Expr,
     ) -> Option<(std::sync::Arc<str>, Span)> {

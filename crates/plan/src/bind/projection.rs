@@ -342,13 +342,13 @@ fn bind_tail_items<'a>(
     let mut keys = Vec::with_capacity(tail.order_by.len());
     for item in tail.order_by {
         let key = bind_sort_item(binder, item, projected);
-        keys.push(key.map_err(|error| gone(error, &item.expr))?);
+        keys.push(key.map_err(|error| as_undefined_variable(error, &item.expr))?);
     }
     let filter = match tail.predicate {
         None => None,
         Some(predicate) => {
             let bound = binder.without_aggregates(|binder| binder.bind_condition(predicate));
-            Some(bound.map_err(|error| gone(error, predicate))?)
+            Some(bound.map_err(|error| as_undefined_variable(error, predicate))?)
         }
     };
     Ok((keys, filter))
@@ -418,7 +418,7 @@ fn bind_count<'a>(binder: &mut Binder<'a>, count: &'a ast::Expr) -> Result<Bound
 }
 
 /// Without an aggregate in the expression, a variable that the projection dropped is an ordinary undefined variable.
-fn gone(error: PlanError, expr: &ast::Expr) -> PlanError {
+fn as_undefined_variable(error: PlanError, expr: &ast::Expr) -> PlanError {
     if error.detail == "AmbiguousAggregationExpression" && !has_aggregate(expr) {
         return PlanError {
             detail: "UndefinedVariable",

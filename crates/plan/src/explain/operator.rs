@@ -85,8 +85,8 @@ pub(super) fn role(op: &Op) -> &'static str {
 
 /// How the right side of an apply is run: for a whole chunk of outer rows at once, or for each of them.
 fn run_of(p: &ExprPrinter<'_>, right: OpId) -> &'static str {
-    match p.plan.is_row_wise(right) {
-        true => "row-wise",
+    match p.plan.runs_batched(right) {
+        true => "batched",
         false => "",
     }
 }

@@ -6,7 +6,7 @@ use crate::expr::{BoundExpr, SlotId, StaticType, Subquery, SubqueryResult};
 use crate::function::Function;
 use crate::physical::{Op, OpId};
 
-use super::exists_subqueries::{graft, is_row_wise};
+use super::exists_subqueries::{graft, treats_rows_independently};
 use super::{Flow, Planner};
 
 impl Planner<'_> {
@@ -55,7 +55,7 @@ fn counted(subquery: &Subquery, arena: &Arena) -> bool {
     subquery.kind == SubqueryResult::Count
         && !subquery.arguments.is_empty()
         && subquery.arguments.iter().all(plain)
-        && is_row_wise(arena, subquery.root)
+        && treats_rows_independently(arena, subquery.root)
 }
 
 /// Whether all operands of an expression are always evaluated.

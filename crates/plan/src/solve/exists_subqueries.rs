@@ -28,11 +28,11 @@ pub(super) fn existence(predicate: &BoundExpr, arena: &Arena) -> Option<(OpId, b
         Op::Limit { input, .. } => input,
         _ => subquery.root,
     };
-    is_row_wise(arena, root).then_some((root, anti))
+    treats_rows_independently(arena, root).then_some((root, anti))
 }
 
 /// Whether every operator from here to the leaf treats each row independently and in order.
-pub(super) fn is_row_wise(arena: &Arena, from: OpId) -> bool {
+pub(super) fn treats_rows_independently(arena: &Arena, from: OpId) -> bool {
     let mut at = from;
     loop {
         let op = &arena.operators[at.index()].op;

@@ -33,7 +33,7 @@ use crate::{
 /// The progress of a state transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateTransferStatus {
-    /// When it began, in ms since 1970; 0 where that was not recorded.
+    /// When it began, in ms since 1970; 0 if that was not recorded.
     pub since_ms: u64,
     /// Whether all of its pages were merged, so that only later transactions are missing.
     pub is_whole: bool,
@@ -115,7 +115,7 @@ pub(crate) fn is_merging_state(store: &DataStore) -> bool {
         .load(Ordering::Acquire)
 }
 
-/// The progress of the state transfer; none where the database accepts transactions.
+/// The progress of the state transfer; none if the database accepts transactions.
 ///
 /// # Errors
 /// Those of the engine.
@@ -298,7 +298,7 @@ impl StateTransfer {
             end_state_transfer(store)?;
         }
         // Later local writes get later times than all that was received.
-        ahead::reach_time(store, map.latest());
+        ahead::advance_time(store, map.latest());
         if is_last {
             // An interrupted state transfer starts again: its record is on disk.
             store.engine().sync()?;

@@ -318,7 +318,7 @@ fn push_fields(
     let prop = PropId(prop.ok_or_else(|| malformed("the place of a field"))?);
     let base = first.len() - rest.len();
     let head = &first[..base];
-    let mut run = Run {
+    let mut run = FieldEntries {
         skipped: base - owner_end,
         rows: Vec::with_capacity(rows.len() * 32),
         count: 0,
@@ -378,7 +378,7 @@ fn push_fields(
 }
 
 /// Entries of one property, as in a page.
-struct Run {
+struct FieldEntries {
     /// Bytes of the property after the owner.
     skipped: usize,
     rows: Vec<u8>,
@@ -388,7 +388,7 @@ struct Run {
     entries: Entries,
 }
 
-impl Run {
+impl FieldEntries {
     fn push(&mut self, page: &mut impl Mapper, full: &[u8], value: &[u8]) -> Result<(), DataError> {
         self.row.clear();
         map_row(page, &mut self.entries, full, &mut self.row)?;

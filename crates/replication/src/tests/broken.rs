@@ -19,7 +19,7 @@ fn people(store: &DataStore, name: &str, count: usize) {
     }
 }
 
-/// Merges a number of pages of 100 bytes; then the process ends. Returns the reopened database, none where the state
+/// Merges a number of pages of 100 bytes; then the process ends. Returns the reopened database, none if the state
 /// transfer was complete.
 fn joined_in_part(from: &DataStore, to: DataStore, pages: usize) -> Option<DataStore> {
     let mut transfer = receive::begin_state_transfer(&to).unwrap();

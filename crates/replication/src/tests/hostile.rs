@@ -285,7 +285,7 @@ fn times_in_snapshots_are_checked() {
     let minutes = |ahead: u64| {
         let a = open();
         let now = a.options().clock.now_ms();
-        own_replica(&a).reached((now + ahead * 60_000) << 16);
+        own_replica(&a).advance_time((now + ahead * 60_000) << 16);
         write(&a, |tx| add(tx, 1));
         a
     };

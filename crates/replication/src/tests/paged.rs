@@ -396,7 +396,7 @@ fn a_partly_joined_state_is_not_visible() {
         });
     }
     write(&b, |tx| person(tx, "own", &[]));
-    let mut watch = b.watch("left", isomer_data::Watched::All, None).unwrap();
+    let mut watch = b.watch("left", isomer_data::WatchScope::All, None).unwrap();
     let mut transfer = receive::begin_state_transfer(&b).unwrap();
     let wait = std::time::Duration::ZERO;
     for _ in 0..200 {

@@ -86,7 +86,7 @@ fn a_change_concurrent_with_a_version_that_is_not_read() {
     };
     write(&b, |tx| set(tx, "p", 1));
     let now = a.options().clock.now_ms();
-    own_replica(&a).reached((now + 60_000) << 16);
+    own_replica(&a).advance_time((now + 60_000) << 16);
     write(&a, |tx| set(tx, "p", 2));
     assert!(race(&a, &b, |tx| set(tx, "q", 3)));
     assert_eq!(status::replication_status(&a).unwrap().conflicts, 1);

@@ -1,12 +1,12 @@
 //! Small histories, one behaviour each.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use isomer_check::check;
 use isomer_data::{
     Access, BucketOptions, ConflictKind, ConvergentOp, ConvergentOwner, DataStore,
-    DataStoreOptions, Direction, Expiry, GraphRead, KvChangeKind, Neighbours, Transaction, Verdict,
-    Watched, internals::own_replica,
+    DataStoreOptions, Direction, Expiry, GraphRead, KvChangeKind, Neighbours, Transaction,
+    WatchScope, internals::own_replica,
 };
 use isomer_layout::keyspace;
 use isomer_storage::MemoryEngine;
@@ -541,7 +541,7 @@ fn dropping_a_map_reports_the_values_it_shadowed() {
     });
     both(&a, &b);
     let mut watches: Vec<_> = [&a, &b]
-        .map(|store| store.watch("x", Watched::All, None).unwrap())
+        .map(|store| store.watch("x", WatchScope::All, None).unwrap())
         .into();
     write(&b, |tx| {
         tx.kv_mut().drop_bucket("x").unwrap();
@@ -573,13 +573,13 @@ fn dropping_a_map_reports_the_values_it_shadowed() {
         let tx = store.begin(Access::Read).unwrap();
         assert_eq!(tx.kv().count("x", b"l").unwrap(), 1);
         assert_eq!(tx.kv().get("y", b"l").unwrap().unwrap(), b"again");
-        let found = check(store, &mut |_, _| Verdict::Continue).unwrap();
+        let found = check(store, &mut |_, _| ControlFlow::Continue(())).unwrap();
         assert_eq!(found, Vec::<String>::new());
     }
     write(&a, |tx| tx.kv_mut().drop_bucket("y").unwrap());
     both(&a, &b);
     for store in [&a, &b] {
-        let found = check(store, &mut |_, _| Verdict::Continue).unwrap();
+        let found = check(store, &mut |_, _| ControlFlow::Continue(())).unwrap();
         assert_eq!(found, Vec::<String>::new());
     }
 }

@@ -1,8 +1,11 @@
 //! Databases that write, exchange pages over a bad network, join one another's states and are reopened.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use isomer_check::check;
@@ -10,7 +13,6 @@ use isomer_data::{
     Access, BucketKind, BucketOptions, Clock, ConvergentKind, ConvergentOp, ConvergentOwner,
     DataError, DataStore, DataStoreOptions, Direction, ErrorKind, FieldPath, GraphRead, IndexField,
     IndexSpec, KeyRange, Neighbours, RelRow, ReplicaId, SchemaChange, ScopeName, Transaction,
-    Verdict,
     internals::{convergent::seeded, own_replica},
 };
 use isomer_storage::{Engine, MemoryEngine};
@@ -714,7 +716,7 @@ impl World {
                 "replica {at} lacks what the first one has: {missing:#?}, and has more: {more:#?}"
             );
             check_halves(store);
-            let mut found = check(store, &mut |_, _| Verdict::Continue).unwrap();
+            let mut found = check(store, &mut |_, _| ControlFlow::Continue(())).unwrap();
             // The change stream has the rest, which copies of a killed replica lack.
             found.retain(|one| one.contains("index "));
             assert_eq!(found, Vec::<String>::new(), "replica {at}");

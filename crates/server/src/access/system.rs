@@ -303,7 +303,7 @@ impl System {
     }
 
     /// Users and tokens as they are now, with the changes of other servers.
-    fn known(&self) -> RwLockReadGuard<'_, Cache> {
+    fn current_cache(&self) -> RwLockReadGuard<'_, Cache> {
         let known = self.cache.read();
         if self.lock_file.is_none() {
             return known;
@@ -341,7 +341,7 @@ impl System {
 
     /// Whether any user exists.
     pub fn has_users(&self) -> bool {
-        !self.known().users.is_empty()
+        !self.current_cache().users.is_empty()
     }
 
     /// Creates a one-time token for creating the first administrator; invalidates the previous one.
@@ -372,7 +372,11 @@ impl System {
     /// Logs in with a name and a password. Takes as long for unknown names. Slow on purpose: call it on a blocking
     /// thread.
     pub fn log_in(&self, name: &str, password: &str, lasts_ms: u64) -> Result<Login> {
-        let hash = self.known().users.get(name).map(|user| user.hash.clone());
+        let hash = self
+            .current_cache()
+            .users
+            .get(name)
+            .map(|user| user.hash.clone());
         let right = password::verify(password, hash.as_deref().unwrap_or(&self.decoy_hash));
         if !right || hash.is_none() {
             return Err(ServerError::Unauthenticated(
@@ -387,7 +391,7 @@ impl System {
     /// [`RECENT_TIME`]; does not block. Otherwise `None`: see [`System::credential`]. It answers fast, so it must
     /// only be called after the check for too many failed logins.
     pub fn recent_credential(&self, name: &str, password: &str) -> Option<Credential> {
-        let known = self.known();
+        let known = self.current_cache();
         let user = known.users.get(name)?;
         let right = self.recent.matches(name, password, &user.hash);
         right.then(|| Credential::of(user))
@@ -400,7 +404,7 @@ impl System {
                 "the name or the password is wrong".into(),
             ));
         }
-        let known = self.known();
+        let known = self.current_cache();
         let user = known.users.get(name).ok_or_else(|| no_user(name))?;
         self.recent.remember(&user.info.name, password, &user.hash);
         Ok(Credential::of(user))
@@ -414,7 +418,7 @@ impl System {
             Credential::Token(token) => return self.principal(token),
             Credential::Password { name, hash } => (name, hash),
         };
-        let known = self.known();
+        let known = self.current_cache();
         match known.users.get(name) {
             Some(user) if user.hash == *hash => Ok(Principal::of_user(
                 user.info.name.clone(),
@@ -428,7 +432,11 @@ impl System {
 
     /// Whether this is the user's password.
     pub fn knows_password(&self, name: &str, password: &str) -> bool {
-        let hash = self.known().users.get(name).map(|user| user.hash.clone());
+        let hash = self
+            .current_cache()
+            .users
+            .get(name)
+            .map(|user| user.hash.clone());
         let right = password::verify(password, hash.as_deref().unwrap_or(&self.decoy_hash));
         right && hash.is_some()
     }
@@ -444,7 +452,7 @@ impl System {
             .and_then(|rest| rest.split_once('_'))
             .ok_or_else(refused)?;
         let digest = password::digest_of(secret);
-        let known = self.known();
+        let known = self.current_cache();
         let token = known.tokens.get(id).ok_or_else(refused)?;
         let ended = token.info.expires_ms.is_some_and(|end| end <= now_ms());
         if !password::equal(&token.digest, &digest) || ended {
@@ -463,7 +471,7 @@ impl System {
     /// All users, by name.
     pub fn users(&self) -> Vec<UserInfo> {
         let mut users: Vec<_> = self
-            .known()
+            .current_cache()
             .users
             .values()
             .map(|user| user.info.clone())
@@ -474,7 +482,7 @@ impl System {
 
     /// A user.
     pub fn user(&self, name: &str) -> Result<UserInfo> {
-        let known = self.known();
+        let known = self.current_cache();
         known
             .users
             .get(name)
@@ -487,12 +495,12 @@ impl System {
         check_name(name)?;
         let hash = password::hash(password)?;
         let _changing = self.change()?;
-        if self.known().users.contains_key(name) {
+        if self.current_cache().users.contains_key(name) {
             return Err(ServerError::Exists(format!(
                 "the user `{name}` already exists"
             )));
         }
-        if self.known().users.len() >= MAX_USERS {
+        if self.current_cache().users.len() >= MAX_USERS {
             return Err(ServerError::TooLarge(format!(
                 "the limit of {MAX_USERS} users is reached"
             )));
@@ -516,7 +524,7 @@ impl System {
         let _changing = self.change()?;
         self.keep_an_administrator(name, Some(roles))?;
         let changed = {
-            let known = self.known();
+            let known = self.current_cache();
             let user = known.users.get(name).ok_or_else(|| no_user(name))?;
             User {
                 info: UserInfo {
@@ -578,7 +586,7 @@ impl System {
 
     /// Tokens and logins of a user, or of all users, oldest first.
     pub fn tokens(&self, user: Option<&str>) -> Vec<TokenInfo> {
-        let known = self.known();
+        let known = self.current_cache();
         let of_user = |info: &&TokenInfo| user.is_none_or(|user| &*info.user == user);
         let mut tokens: Vec<_> = known
             .tokens
@@ -669,7 +677,7 @@ impl System {
     pub fn remove_token(&self, id: &str, of: Option<&str>) -> Result<bool> {
         let _changing = self.change()?;
         let there = {
-            let known = self.known();
+            let known = self.current_cache();
             let token = known.tokens.get(id);
             token.is_some_and(|token| of.is_none_or(|user| &*token.info.user == user))
         };
@@ -691,7 +699,7 @@ impl System {
         if roles.is_some_and(admin) {
             return Ok(());
         }
-        let known = self.known();
+        let known = self.current_cache();
         let others = known
             .users
             .values()
@@ -705,7 +713,7 @@ impl System {
     }
 
     fn tokens_where(&self, keep: impl Fn(&TokenInfo) -> bool) -> Vec<Arc<str>> {
-        let known = self.known();
+        let known = self.current_cache();
         let found = known.tokens.values().filter(|token| keep(&token.info));
         found.map(|token| token.info.id.clone()).collect()
     }

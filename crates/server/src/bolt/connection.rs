@@ -266,7 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         };
         let mut queue = self.inbox.lend(|tag| match tag {
             HELLO | LOGON => Some(End::Before),
-            RESET | GOODBYE if ends => Some(End::Behind),
+            RESET | GOODBYE if ends => Some(End::After),
             _ => None,
         });
         let Some(mut machine) = self.machine.take() else {

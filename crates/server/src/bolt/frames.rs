@@ -118,11 +118,11 @@ impl Inbox {
         Some(message)
     }
 
-    /// Lends the messages up to the first one whose tag `ends` matches, including it for [`End::Behind`].
+    /// Lends the messages up to the first one whose tag `ends` matches, including it for [`End::After`].
     pub fn lend(&mut self, ends: impl Fn(u8) -> Option<End>) -> VecDeque<Vec<u8>> {
         let end = self.waiting.iter().enumerate().find_map(|(at, message)| {
             let end = ends(message.get(1).copied().unwrap_or_default())?;
-            Some(at + usize::from(end == End::Behind))
+            Some(at + usize::from(end == End::After))
         });
         let later = self.waiting.split_off(end.unwrap_or(self.waiting.len()));
         let lent = std::mem::replace(&mut self.waiting, later);
@@ -148,7 +148,7 @@ pub enum End {
     /// Before the matching message.
     Before,
     /// After the matching message.
-    Behind,
+    After,
 }
 
 /// Messages to send. Memory: large ones are reserved until they are sent.
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(tags(&before), [1, 2]);
         inbox.take(&sent(&[&[0, 5]])).unwrap();
         inbox.take_back(before);
-        let behind = inbox.lend(|tag| (tag == 3).then_some(End::Behind));
+        let behind = inbox.lend(|tag| (tag == 3).then_some(End::After));
         assert_eq!(tags(&behind), [1, 2, 3]);
         inbox.take_back(VecDeque::new());
         assert_eq!(tags(&inbox.lend(|_| None)), [4, 5]);

@@ -400,8 +400,8 @@ impl<'b> Writer<'b> {
                 self.bytes.extend_from_slice(&count.to_be_bytes());
             }
             Err(_) => {
-                // A value of 4 GiB exceeds every memory limit.
-                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                // Asserted: a size that does not fit would make all that follows another message.
+                let count = u32::try_from(count).expect("memory limits are below 4 GiB a value");
                 self.bytes.push(long);
                 self.bytes.extend_from_slice(&count.to_be_bytes());
             }

@@ -47,7 +47,7 @@ pub(super) struct RunParameters {
     pub reads_only: bool,
     /// Deadline by the clock: it includes the time in which the client reads.
     pub end: Option<Instant>,
-    pub wanted: NotificationFilter,
+    pub notification_filter: NotificationFilter,
 }
 
 /// A running statement.
@@ -63,7 +63,7 @@ pub(super) struct Statement {
     text: String,
     parameters: Map,
     options: QueryOptions,
-    wanted: NotificationFilter,
+    notification_filter: NotificationFilter,
     cancel: CancelHandle,
     /// Remaining running time.
     left: Option<Duration>,
@@ -171,7 +171,7 @@ impl Statement {
             text,
             parameters,
             options,
-            wanted: terms.wanted,
+            notification_filter: terms.notification_filter,
             cancel,
             left,
             end: terms.end,
@@ -219,8 +219,8 @@ impl Statement {
     }
 
     /// The client's notification filter.
-    pub(super) fn wanted(&self) -> &NotificationFilter {
-        &self.wanted
+    pub(super) fn notification_filter(&self) -> &NotificationFilter {
+        &self.notification_filter
     }
 
     /// Its text.

@@ -168,7 +168,7 @@ impl Call {
 
     /// A header field as text. A field that is not text or is repeated is refused: the client relies on it.
     pub fn header(&self, name: impl AsRef<str>) -> Result<Option<&str>> {
-        heads::once(&self.headers, name.as_ref())
+        heads::sole_field(&self.headers, name.as_ref())
     }
 
     /// Whether the client accepts one of these content types, and prefers none of the others.

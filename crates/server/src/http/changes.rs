@@ -118,7 +118,7 @@ struct Following {
 impl Following {
     /// The next event; `None` if the database is closed.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>> {
-        let mut wait = Wait::default();
+        let mut backoff = Backoff::default();
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some((event, self)));
@@ -137,8 +137,8 @@ impl Following {
                 self = core.background(move || self.read()).await?;
                 // Without progress, the announced commit is not durable yet.
                 match self.at == before && !self.is_over {
-                    true => wait.more(&mut self.newest).await,
-                    false => wait = Wait::default(),
+                    true => backoff.wait(&mut self.newest).await,
+                    false => backoff = Backoff::default(),
                 }
             } else if self.newest.changed().await.is_err() {
                 return Ok(None);
@@ -215,17 +215,17 @@ impl Following {
 }
 
 /// Back-off for a commit that was announced and is not durable yet.
-pub(super) struct Wait(Duration);
+pub(super) struct Backoff(Duration);
 
-impl Default for Wait {
+impl Default for Backoff {
     fn default() -> Self {
         Self(Duration::from_millis(2))
     }
 }
 
-impl Wait {
+impl Backoff {
     /// Waits, longer each time, or until another commit is announced.
-    pub(super) async fn more(&mut self, newest: &mut watch::Receiver<Newest>) {
+    pub(super) async fn wait(&mut self, newest: &mut watch::Receiver<Newest>) {
         // The caller checks again in any case; an error means that the database is closed, which it sees then.
         let _ = tokio::time::timeout(self.0, newest.changed()).await;
         self.0 = (self.0 * 2).min(MAX_PAUSE);

@@ -120,7 +120,9 @@ impl Batches {
                 "a row has one value per column"
             );
             for (at, (column, value)) in columns.iter_mut().zip(row.values()).enumerate() {
-                column.push(value).map_err(|wrong| self.misfit(at, wrong))?;
+                column
+                    .push(value)
+                    .map_err(|wrong| self.column_mismatch(at, wrong))?;
             }
             rows += 1;
         }
@@ -134,7 +136,7 @@ impl Batches {
         Ok(more)
     }
 
-    fn misfit(&self, at: usize, wrong: DoesNotFit) -> ServerError {
+    fn column_mismatch(&self, at: usize, wrong: DoesNotFit) -> ServerError {
         let name = self.source.columns().get(at).map_or("", |name| &**name);
         ServerError::Invalid(format!(
             "the column `{name}` began as {}, which a {} does not fit: request \"types\": {{\"{name}\": \"json\"}}",

@@ -234,7 +234,7 @@ fn update_of(change: Map, depth: usize) -> Result<Update> {
     Ok(match (&*kind, value) {
         ("counter", Value::Int(by)) => Update::Counter(by),
         ("set", Value::Map(set)) => {
-            known(&set, &["add", "remove"])?;
+            check_names(&set, &["add", "remove"])?;
             Update::Set {
                 add: values(set.get("add").cloned(), "set")?,
                 remove: values(set.get("remove").cloned(), "set")?,
@@ -245,7 +245,7 @@ fn update_of(change: Map, depth: usize) -> Result<Update> {
         ("multi_register", value) => Update::MultiRegister(typed_value(value)),
         ("flag", Value::Bool(on)) => Update::Flag(on),
         ("hll", Value::Map(hll)) => {
-            known(&hll, &["add", "precision"])?;
+            check_names(&hll, &["add", "precision"])?;
             let precision = match hll.get("precision") {
                 None | Some(Value::Null) => None,
                 Some(value) => {
@@ -259,7 +259,7 @@ fn update_of(change: Map, depth: usize) -> Result<Update> {
             }
         }
         ("map", Value::Map(map)) => {
-            known(&map, &["update", "remove"])?;
+            check_names(&map, &["update", "remove"])?;
             if depth >= MAX_DEPTH {
                 return Err(ServerError::Invalid(format!(
                     "maps of changes are nested more than {MAX_DEPTH} levels"
@@ -291,7 +291,7 @@ fn update_of(change: Map, depth: usize) -> Result<Update> {
     })
 }
 
-fn known(map: &Map, names: &[&str]) -> Result<()> {
+fn check_names(map: &Map, names: &[&str]) -> Result<()> {
     match map.names().find(|name| !names.contains(&&***name)) {
         Some(name) => Err(wrong(name)),
         None => Ok(()),

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use crate::{Result, ServerError};
 
 /// The only field of that name.
-pub fn once<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>> {
+pub fn sole_field<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>> {
     let mut all = headers.get_all(name).iter();
     match (all.next(), all.next()) {
         (None, _) => Ok(None),
@@ -36,7 +36,7 @@ fn text<'h>(name: &str, field: &'h HeaderValue) -> Result<&'h str> {
 }
 
 /// An entry of `Accept` or `Accept-Encoding`: its name and quality, from 0 (not acceptable) to 1.
-pub fn wanted(entry: &str) -> (&str, f32) {
+pub fn name_and_quality(entry: &str) -> (&str, f32) {
     let mut parts = entry.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();
     let quality = parts.find_map(|part| {
@@ -51,7 +51,7 @@ pub fn wanted(entry: &str) -> (&str, f32) {
 /// The content type that an `Accept` prefers, each offered under all its names. Ties go to the one that is listed
 /// first, there or here.
 pub fn preferred(accept: &str, offers: &[&[&str]]) -> Option<usize> {
-    let entries: Vec<(&str, f32)> = accept.split(',').map(wanted).collect();
+    let entries: Vec<(&str, f32)> = accept.split(',').map(name_and_quality).collect();
     let mut best: Option<(f32, usize, usize)> = None;
     for (offer, names) in offers.iter().enumerate() {
         for name in *names {
@@ -99,10 +99,13 @@ mod tests {
             }
             headers
         };
-        assert_eq!(once(&headers(&[]), "if-match").unwrap(), None);
-        assert_eq!(once(&headers(&[b"a"]), "if-match").unwrap(), Some("a"));
-        assert!(once(&headers(&[b"a", b"b"]), "if-match").is_err());
-        assert!(once(&headers(&[b"\xe9"]), "if-match").is_err());
+        assert_eq!(sole_field(&headers(&[]), "if-match").unwrap(), None);
+        assert_eq!(
+            sole_field(&headers(&[b"a"]), "if-match").unwrap(),
+            Some("a")
+        );
+        assert!(sole_field(&headers(&[b"a", b"b"]), "if-match").is_err());
+        assert!(sole_field(&headers(&[b"\xe9"]), "if-match").is_err());
         let joined = list(&headers(&[b"\"a\"", b"\"b\""]), "if-match").unwrap();
         assert_eq!(joined.as_deref(), Some("\"a\", \"b\""));
         assert!(list(&headers(&[b"\"a\"", b"\xe9"]), "if-match").is_err());

@@ -267,7 +267,7 @@ pub(super) fn takes_gzip(asked: &HeaderMap) -> bool {
     accepted
         .filter_map(|value| value.to_str().ok())
         .flat_map(|list| list.split(','))
-        .map(heads::wanted)
+        .map(heads::name_and_quality)
         .any(|(name, quality)| name.eq_ignore_ascii_case("gzip") && quality > 0.0)
 }
 

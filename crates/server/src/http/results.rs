@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use super::{
     alive,
     call::{Call, StopOnDrop},
-    changes::{BYTES, ENTRIES, Wait},
+    changes::{BYTES, Backoff, ENTRIES},
     credentials::RequestCredentials,
     query::{self, QueryRequest},
     reply::{self, Reply},
@@ -134,7 +134,7 @@ struct Pacing {
 
 impl Pacing {
     /// The remaining pause: a query runs for at most half of the time.
-    fn left(&self) -> Duration {
+    fn remaining_pause(&self) -> Duration {
         (self.ran + self.pause.max(self.took)).saturating_duration_since(Instant::now())
     }
 }
@@ -160,7 +160,7 @@ struct Following {
 impl Following {
     /// The next event; `None` if the database is closed.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>> {
-        let mut wait = Wait::default();
+        let mut backoff = Backoff::default();
         loop {
             if let Some(event) = self.ready.take() {
                 return Ok(Some((event, self)));
@@ -178,14 +178,14 @@ impl Following {
                 self = following;
                 if touched {
                     // Commits within the pause are covered by the same run.
-                    tokio::time::sleep(self.pacing.left()).await;
+                    tokio::time::sleep(self.pacing.remaining_pause()).await;
                     self = self.run(false).await?;
                 } else if self.at == before {
                     // The announced commit is not durable yet.
-                    wait.more(&mut self.newest).await;
+                    backoff.wait(&mut self.newest).await;
                     continue;
                 }
-                wait = Wait::default();
+                backoff = Backoff::default();
             } else if self.newest.changed().await.is_err() {
                 return Ok(None);
             }

@@ -40,19 +40,19 @@ const MAX_STATEMENTS: usize = 10_000;
 
 /// What happens to the transaction after the statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
-    Stay,
+enum Completion {
+    KeepOpen,
     Commit,
 }
 
 /// `POST /db/{db}/tx/commit`
 pub async fn run_and_commit(call: Call) -> Result<Reply> {
-    transact(call, Then::Commit).await
+    transact(call, Completion::Commit).await
 }
 
 /// `POST /db/{db}/tx`, `POST /db/{db}/tx/{transaction}`
 pub async fn run(call: Call) -> Result<Reply> {
-    transact(call, Then::Stay).await
+    transact(call, Completion::KeepOpen).await
 }
 
 /// `DELETE /db/{db}/tx/{transaction}`
@@ -111,7 +111,7 @@ fn opened(call: &Call, session: Session) -> Result<DatabaseAccess> {
     session.database(&name, Role::Reader, open)
 }
 
-async fn transact(mut call: Call, then: Then) -> Result<Reply> {
+async fn transact(mut call: Call, completion: Completion) -> Result<Reply> {
     let outcome = async {
         let session = admit(&mut call).await?;
         let statements = read(&mut call).await?;
@@ -130,7 +130,7 @@ async fn transact(mut call: Call, then: Then) -> Result<Reply> {
             details: call.audit_details.clone(),
             statements,
             cancel,
-            then,
+            completion,
         };
         call.core.blocking(move || work.run(access)).await
     };
@@ -201,13 +201,13 @@ struct Work {
     details: Arc<parking_lot::Mutex<crate::audit::AuditDetails>>,
     statements: Vec<Statement>,
     cancel: CancelHandle,
-    then: Then,
+    completion: Completion,
 }
 
 impl Work {
     /// Runs the request; one that begins and commits its transaction runs again if it loses a race: nothing was sent.
     fn run(self, access: DatabaseAccess) -> Result<Reply> {
-        if access.open().is_some() || self.then == Then::Stay {
+        if access.open().is_some() || self.completion == Completion::KeepOpen {
             return self.attempt(access).1;
         }
         let outcome = access.repeat(|access| self.attempt(access));
@@ -250,7 +250,7 @@ impl Work {
             }
         }
         let mut more = Map::new();
-        if error.is_none() && self.then == Then::Commit {
+        if error.is_none() && self.completion == Completion::Commit {
             match access.commit(&self.core.open) {
                 Ok(version) => {
                     let bookmark = bolt::bookmark(access.name(), version);
@@ -263,13 +263,13 @@ impl Work {
             // A commit that failed has ended the transaction.
             let _ = self.core.open.rollback(&open);
         }
-        let can_repeat = is_new && self.then == Then::Commit;
+        let can_repeat = is_new && self.completion == Completion::Commit;
         if can_repeat
             && let Some(lost) = error.take_if(|error| error.kind() == ErrorKind::Retry.name())
         {
             return Err(lost);
         }
-        let stays = error.is_none() && self.then == Then::Stay;
+        let stays = error.is_none() && self.completion == Completion::KeepOpen;
         let location = match is_new {
             true => format!("{}/{}", self.address, open.id()),
             false => self.address.clone(),

@@ -62,7 +62,7 @@ impl Post {
     fn connect(&self, end: Instant) -> std::io::Result<Timed> {
         let mut outcome = Err(std::io::Error::other("its name has no address"));
         for address in self.authority.to_socket_addrs()? {
-            outcome = TcpStream::connect_timeout(&address, left(end)?);
+            outcome = TcpStream::connect_timeout(&address, time_left(end)?);
             if outcome.is_ok() {
                 break;
             }
@@ -107,7 +107,7 @@ impl Post {
 }
 
 /// Remaining time of an exchange.
-fn left(end: Instant) -> std::io::Result<Duration> {
+fn time_left(end: Instant) -> std::io::Result<Duration> {
     match end.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(std::io::ErrorKind::TimedOut.into()),
         left => Ok(left),
@@ -122,14 +122,14 @@ struct Timed {
 
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.stream.set_read_timeout(Some(left(self.end)?))?;
+        self.stream.set_read_timeout(Some(time_left(self.end)?))?;
         self.stream.read(buffer)
     }
 }
 
 impl Write for Timed {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.stream.set_write_timeout(Some(left(self.end)?))?;
+        self.stream.set_write_timeout(Some(time_left(self.end)?))?;
         self.stream.write(bytes)
     }
 

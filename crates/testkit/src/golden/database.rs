@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use isomer_db::{
-    At, Builder, Database, Error, Map, QueryResult, ReadTransaction, Row, Version, Watch, Watched,
-    WriteTransaction,
+    At, Builder, Database, Error, Map, QueryResult, ReadTransaction, Row, Version, Watch,
+    WatchScope, WriteTransaction,
     internals::{DatabaseInternals as _, data::Access},
     json,
 };
@@ -147,7 +147,7 @@ impl World for DatabaseWorld {
         let session = self.sessions.entry(session.to_owned()).or_default();
         let ran = match word {
             "begin" | "commit" | "rollback" => session.transaction(db, command, &self.versions)?,
-            "watch" => db.watch(rest, Watched::All, None).map(|watch| {
+            "watch" => db.watch(rest, WatchScope::All, None).map(|watch| {
                 session.watch = Some(watch);
                 String::new()
             }),

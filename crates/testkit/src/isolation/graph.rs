@@ -132,7 +132,7 @@ impl Graph {
                 let edge = self.edges[at];
                 if edge.colour & colours != 0
                     && inside.same(node, edge.to)
-                    && !scratch.reached(edge.to)
+                    && !scratch.is_reached(edge.to)
                 {
                     scratch.reach(edge.to, at);
                     queue.push_back(edge.to);
@@ -187,7 +187,7 @@ impl Scratch {
         self.came_by[node as usize] = by;
     }
 
-    fn reached(&self, node: u32) -> bool {
+    fn is_reached(&self, node: u32) -> bool {
         self.epochs[node as usize] == self.epoch
     }
 }

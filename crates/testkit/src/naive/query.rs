@@ -87,7 +87,7 @@ pub struct NodePattern {
 /// `-[r:T|U*1..2 {w: 1}]->`
 #[derive(Clone, Debug)]
 pub struct RelationshipPattern {
-    /// By name; a [`Variable::Walk`] where there is a length.
+    /// By name; a [`Variable::Walk`] if there is a length.
     pub variable: Option<Variable>,
     /// By index into [`TYPES`]; any if empty.
     pub types: Vec<usize>,

@@ -35,7 +35,7 @@ pub fn run(scenario: &Scenario, graphs: Option<&Path>, mode: Option<Mode>) -> Ou
         scenario
             .steps
             .iter()
-            .try_for_each(|step| run.step(step, graphs))
+            .try_for_each(|step| run.run_step(step, graphs))
     }) {
         Ok(()) => Outcome::Passed,
         Err(outcome) => outcome,
@@ -74,7 +74,7 @@ impl Run {
         })
     }
 
-    fn step(&mut self, step: &Step, graphs: Option<&Path>) -> Result<(), Outcome> {
+    fn run_step(&mut self, step: &Step, graphs: Option<&Path>) -> Result<(), Outcome> {
         let text = step.text.trim_end_matches(':').trim();
         let query = || {
             step.docstring

@@ -29,7 +29,7 @@ use super::format::WHAT;
 use crate::{
     Crs, Duration, Interner, Map, Names, Point, PropId, Value, ValueError, ZonedTime,
     bytes::{Reader, put_varint, put_zigzag},
-    limits::MAX_NESTING,
+    limits::{MAX_NESTING, deeper},
     temporal::{
         clock::{NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
         parts::{ZonedParts, zoned_of_parts, zoned_parts},
@@ -170,12 +170,6 @@ fn put(
         }
     }
     Ok(())
-}
-
-fn deeper(depth_left: usize) -> Result<usize, ValueError> {
-    depth_left
-        .checked_sub(1)
-        .ok_or(ValueError::TooDeep { max: MAX_NESTING })
 }
 
 /// Writes the body that `body` produces, preceded by its length. Nearly all bodies are short: one byte is

@@ -294,7 +294,7 @@ impl State {
             (*inode, found)
         });
         let folders: BTreeMap<Inode, Folder> = folders.collect();
-        let reached = reached(&folders);
+        let reached = reachable_files(&folders);
         let files = self
             .files
             .iter()
@@ -326,7 +326,7 @@ impl State {
 }
 
 /// What a name resolves to.
-fn reached(folders: &BTreeMap<Inode, Folder>) -> BTreeSet<Inode> {
+fn reachable_files(folders: &BTreeMap<Inode, Folder>) -> BTreeSet<Inode> {
     let mut reached = BTreeSet::new();
     let mut open = vec![ROOT];
     while let Some(folder) = open.pop() {

@@ -54,7 +54,11 @@ pub struct NodeLinks<'s> {
 }
 
 impl AdjacencyAt {
-    pub(crate) fn one(type_id: TypeId, side: AdjacencySide, pinned: Pinned<AdjacencyBase>) -> Self {
+    pub(crate) fn of_type(
+        type_id: TypeId,
+        side: AdjacencySide,
+        pinned: Pinned<AdjacencyBase>,
+    ) -> Self {
         Self(Parts::One(Part {
             type_id,
             side,
@@ -62,7 +66,7 @@ impl AdjacencyAt {
         }))
     }
 
-    pub(crate) fn many(parts: Vec<Self>) -> Self {
+    pub(crate) fn of_types(parts: Vec<Self>) -> Self {
         match <[Self; 1]>::try_from(parts) {
             Ok([one]) => one,
             Err(parts) => Self(Parts::Many(parts.into())),

@@ -98,7 +98,7 @@ impl Chunk {
             + (self.offsets.capacity() + self.others.capacity() + self.ids.capacity()) * 4
     }
 
-    /// The arrays, as a segment file stores them: pages, offsets, other ends, ids.
+    /// The arrays, as a view file stores them: pages, offsets, other ends, ids.
     pub(crate) fn arrays(&self) -> (&[u16], &[u32], &[u32], &[u32]) {
         (&*self.pages, &self.offsets, &self.others, &self.ids)
     }

@@ -1,4 +1,4 @@
-//! File format of adjacency (`segment::format` describes the enclosing file).
+//! File format of adjacency (`view_file::format` describes the enclosing file).
 //!
 //! ```text
 //! first block
@@ -31,12 +31,12 @@ use crate::{
     build::Effort,
     error::ViewError,
     registry::Registry,
-    segment::{Blocks, SegmentError, Stored, Taker, Writer, malformed, push_packed},
     slot::{Generation, Slot},
+    view_file::{Blocks, Stored, Taker, ViewFileError, Writer, malformed, push_packed},
 };
 
 impl Stored for AdjacencyBase {
-    fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
+    fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), ViewFileError> {
         let mut block = head(self.with_ids, self.bound(), self.chunks.len(), self.count);
         writer.block(&block)?;
         for chunk in &self.chunks {
@@ -138,7 +138,7 @@ impl AdjacencyWriter {
         count: u64,
         last: u32,
         bound: u32,
-    ) -> Result<Self, SegmentError> {
+    ) -> Result<Self, ViewFileError> {
         let chunks = last as usize / CHUNK_NODES + 1;
         writer.block(&head(true, bound, chunks, count))?;
         Ok(Self {
@@ -159,7 +159,7 @@ impl AdjacencyWriter {
         node: u32,
         other: u32,
         id: u32,
-    ) -> Result<(), SegmentError> {
+    ) -> Result<(), ViewFileError> {
         if node != self.node {
             self.end_row();
             let chunk = node as usize / CHUNK_NODES;
@@ -180,7 +180,7 @@ impl AdjacencyWriter {
         self.ids.clear();
     }
 
-    fn end_chunk(&mut self, writer: &mut Writer) -> Result<(), SegmentError> {
+    fn end_chunk(&mut self, writer: &mut Writer) -> Result<(), ViewFileError> {
         self.block.clear();
         if let Some(chunk) = std::mem::replace(&mut self.rows, ChunkRows::new(true, 0)).finish() {
             push_chunk(&chunk, &mut self.block);
@@ -190,7 +190,7 @@ impl AdjacencyWriter {
     }
 
     /// Writes the remaining data.
-    pub(crate) fn finish(mut self, writer: &mut Writer) -> Result<(), SegmentError> {
+    pub(crate) fn finish(mut self, writer: &mut Writer) -> Result<(), ViewFileError> {
         self.end_row();
         self.end_chunk(writer)
     }

@@ -1,4 +1,4 @@
-//! File format of columns (`segment::format` describes the enclosing file).
+//! File format of columns (`view_file::format` describes the enclosing file).
 //!
 //! ```text
 //! first block
@@ -31,11 +31,11 @@ use crate::{
     build::Effort,
     error::ViewError,
     registry::Registry,
-    segment::{
-        Blocks, SegmentError, SegmentOverflow, SegmentRejection, Stored, Taker, Writer, malformed,
-        push_packed,
-    },
     slot::{Generation, Slot},
+    view_file::{
+        Blocks, Stored, Taker, ViewFileError, ViewFileOverflow, ViewFileRejection, Writer,
+        malformed, push_packed,
+    },
 };
 
 /// Marker in the first block. Files without it predate convergent fields in columns.
@@ -55,13 +55,13 @@ impl Interner for CatalogNames<'_> {
 }
 
 impl Stored for ColumnBase {
-    fn store(&self, catalog: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
+    fn store(&self, catalog: &Catalog, writer: &mut Writer) -> Result<(), ViewFileError> {
         push_head(writer, self.pages.len() as u32)?;
         let mut block = Vec::new();
         for page in &self.pages {
             block.clear();
             if let Some(page) = page {
-                push_page(page, catalog, &mut block).map_err(SegmentOverflow::from)?;
+                push_page(page, catalog, &mut block).map_err(ViewFileOverflow::from)?;
             }
             writer.block(&block)?;
         }
@@ -76,7 +76,7 @@ impl Stored for ColumnBase {
         let mut head = Taker(blocks.expect(effort)?);
         let count = head.u32().ok_or_else(malformed)?;
         if head.u8() != Some(AS_READ) {
-            return Err(ViewError::Rejected(SegmentRejection::NoConvergentFields));
+            return Err(ViewError::Rejected(ViewFileRejection::NoConvergentFields));
         }
         let mut pages = Vec::new();
         for _ in 0..count {
@@ -147,7 +147,7 @@ pub(crate) struct ColumnWriter {
 
 impl ColumnWriter {
     /// Starts a column whose last row is `last`.
-    pub(crate) fn new(writer: &mut Writer, last: u32) -> Result<Self, SegmentError> {
+    pub(crate) fn new(writer: &mut Writer, last: u32) -> Result<Self, ViewFileError> {
         push_head(writer, last / PAGE_ROWS as u32 + 1)?;
         Ok(Self {
             cells: PageCells::default(),
@@ -163,7 +163,7 @@ impl ColumnWriter {
         catalog: &Catalog,
         row: u32,
         cell: Cell,
-    ) -> Result<(), SegmentError> {
+    ) -> Result<(), ViewFileError> {
         while self.page < row as usize / PAGE_ROWS {
             self.end_page(writer, catalog)?;
         }
@@ -176,17 +176,17 @@ impl ColumnWriter {
         &mut self,
         writer: &mut Writer,
         catalog: &Catalog,
-    ) -> Result<(), SegmentError> {
+    ) -> Result<(), ViewFileError> {
         self.block.clear();
         if let Some(page) = std::mem::take(&mut self.cells).finish() {
-            push_page(&page, catalog, &mut self.block).map_err(SegmentOverflow::from)?;
+            push_page(&page, catalog, &mut self.block).map_err(ViewFileOverflow::from)?;
         }
         self.page += 1;
         writer.block(&self.block)
     }
 }
 
-fn push_head(writer: &mut Writer, page_count: u32) -> Result<(), SegmentError> {
+fn push_head(writer: &mut Writer, page_count: u32) -> Result<(), ViewFileError> {
     let mut head = page_count.to_le_bytes().to_vec();
     head.push(AS_READ);
     writer.block(&head)
@@ -250,7 +250,7 @@ mod tests {
     use isomer_value::Map;
 
     use super::*;
-    use crate::{Owner, ViewOptions, Views, segment::Folder};
+    use crate::{Owner, ViewOptions, Views, view_file::Folder};
 
     /// Such a column may lack convergent values: it is rebuilt, but its file is not reported as damaged.
     #[test]

@@ -10,15 +10,15 @@ use crate::{
     error::ViewError,
     members::{MemberBase, build, merge},
     registry::Registry,
-    segment::{Blocks, SegmentError, Stored, Writer, malformed},
     slot::{Base, Generation, Slot},
     status::ViewKind,
+    view_file::{Blocks, Stored, ViewFileError, Writer, malformed},
 };
 
 /// File format: one block, a roaring bitmap in the portable format
 /// (<https://github.com/RoaringBitmap/RoaringFormatSpec>).
 impl Stored for MemberBase {
-    fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
+    fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), ViewFileError> {
         store_set(&self.set, writer)
     }
 
@@ -63,7 +63,7 @@ impl Stored for MemberBase {
 }
 
 /// Writes a set to a file.
-pub(crate) fn store_set(set: &RoaringBitmap, writer: &mut Writer) -> Result<(), SegmentError> {
+pub(crate) fn store_set(set: &RoaringBitmap, writer: &mut Writer) -> Result<(), ViewFileError> {
     let mut block = Vec::new();
     set.serialize_into(&mut block)?;
     writer.block(&block)

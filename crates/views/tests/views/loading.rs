@@ -1,7 +1,7 @@
 //! Views written during a bulk load: their files equal the rows, exist as soon as the load is durable, and
 //! are written only if the label or type was empty.
 
-use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
+use std::{collections::BTreeSet, fs, ops::ControlFlow, path::Path, sync::Arc};
 
 use isomer_bulk::{
     BulkEnds, BulkNode, BulkOptions, BulkPhase, BulkRelationship, BulkWatch, load_nodes,
@@ -9,7 +9,7 @@ use isomer_bulk::{
 };
 use isomer_data::{
     Access, DataError, DataStore, DataStoreOptions, FieldPath, IndexField, IndexSpec, SchemaChange,
-    ScopeName, Verdict,
+    ScopeName,
 };
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, Value};
@@ -247,10 +247,10 @@ fn what_is_not_all_there_is_leaves_no_files() {
     // A load that is cancelled while it is written.
     struct Stops;
     impl BulkWatch for Stops {
-        fn progress(&mut self, phase: BulkPhase, _: u64, _: Option<u64>) -> Verdict {
+        fn progress(&mut self, phase: BulkPhase, _: u64, _: Option<u64>) -> ControlFlow<()> {
             match phase {
-                BulkPhase::Reading => Verdict::Continue,
-                BulkPhase::Writing => Verdict::Stop,
+                BulkPhase::Reading => ControlFlow::Continue(()),
+                BulkPhase::Writing => ControlFlow::Break(()),
             }
         }
     }

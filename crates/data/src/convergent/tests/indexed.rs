@@ -1,6 +1,6 @@
 //! Indexes over convergent fields: random concurrent histories, compared with a full scan.
 
-use std::{collections::BTreeSet, ops::Bound, sync::Arc};
+use std::{collections::BTreeSet, ops::Bound, ops::ControlFlow, sync::Arc};
 
 use isomer_layout::convergent::{
     clock::Dot, effect::Action, place::element, position::FieldPosition, testing::Dice,
@@ -11,7 +11,7 @@ use isomer_value::{Map, NodeId, PropId, Value, key};
 use crate::{
     Access, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, DataStore, DataStoreOptions,
     ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, Order,
-    SchemaChange, ScopeName, Transaction, Verdict,
+    SchemaChange, ScopeName, Transaction,
 };
 
 /// Name, paths, whether over elements.
@@ -202,7 +202,7 @@ fn compare(tx: &Transaction) {
 }
 
 fn check(store: &DataStore) {
-    let found = crate::consistency::check(store, &mut |_, _| Verdict::Continue).unwrap();
+    let found = crate::consistency::check(store, &mut |_, _| ControlFlow::Continue(())).unwrap();
     assert_eq!(found, Vec::<String>::new());
 }
 

@@ -653,8 +653,8 @@ fn a_property_becomes_convergent_under_a_reader() {
 
 #[test]
 fn a_check_finds_invalid_entries() {
-    use crate::Verdict;
     use isomer_layout::keyspace::{self, IdSpace};
+    use std::ops::ControlFlow;
     let store = open(&memory());
     let node = a_node(&store);
     let owner = ConvergentOwner::Node(node);
@@ -671,7 +671,8 @@ fn a_check_finds_invalid_entries() {
         let mut tx = store.engine().begin().unwrap();
         tx.put(key, value).unwrap();
         tx.commit(isomer_storage::Durability::Buffered).unwrap();
-        let found = crate::consistency::check(&store, &mut |_, _| Verdict::Continue).unwrap();
+        let found =
+            crate::consistency::check(&store, &mut |_, _| ControlFlow::Continue(())).unwrap();
         let mut tx = store.engine().begin().unwrap();
         tx.delete(key).unwrap();
         tx.commit(isomer_storage::Durability::Buffered).unwrap();

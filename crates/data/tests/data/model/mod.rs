@@ -608,7 +608,8 @@ fn final_state(store: &DataStore, model: &mut Naive, seed: u64) {
     ops.extend((0..LABELS).map(|label| Op::CountNodes { label: Some(label) }));
     ops.extend((0..10).map(|a| Op::SeekAB { a }));
     ops.push(Op::SeekA { low: 0, high: 10 });
-    let findings = isomer_check::check(store, &mut |_, _| isomer_data::Verdict::Continue).unwrap();
+    let findings =
+        isomer_check::check(store, &mut |_, _| std::ops::ControlFlow::Continue(())).unwrap();
     assert_eq!(findings, Vec::<String>::new(), "seed {seed}");
     for access in [Access::Read, Access::Write] {
         let mut tx = store.begin(access).unwrap();

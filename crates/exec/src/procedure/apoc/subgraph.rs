@@ -26,7 +26,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
         "the nodes that are reached from some nodes within {maxLevel}, over {relationshipFilter: 'A>|<B|C'} and nodes \
          of {labelFilter: '+A|-B'}; at most {limit}",
         |args, call| {
-            for node in reached("apoc.path.subgraphNodes", args, call)? {
+            for node in reachable_nodes("apoc.path.subgraphNodes", args, call)? {
                 call.emit(vec![node_value(node)])?;
             }
             Ok(())
@@ -38,7 +38,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
         "nodes: LIST, relationships: LIST",
         "the nodes that are reached from some nodes, as in apoc.path.subgraphNodes, and all relationships between them",
         |args, call| {
-            let nodes = reached("apoc.path.subgraphAll", args, call)?;
+            let nodes = reachable_nodes("apoc.path.subgraphAll", args, call)?;
             let relationships = between(call, &nodes)?;
             let nodes: Value = nodes.into_iter().map(node_value).collect();
             call.emit(vec![nodes, relationships])
@@ -185,7 +185,11 @@ fn steps(
     Ok(steps)
 }
 
-fn reached(procedure: &str, args: &[Value], call: &mut CallContext<'_>) -> Result<Vec<NodeId>> {
+fn reachable_nodes(
+    procedure: &str,
+    args: &[Value],
+    call: &mut CallContext<'_>,
+) -> Result<Vec<NodeId>> {
     let config = args
         .get(1)
         .and_then(Value::as_map)

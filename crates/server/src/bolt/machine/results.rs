@@ -38,7 +38,7 @@ impl Machine {
                 let terms = RunParameters {
                     reads_only: on.reads_only,
                     end: on.time.and_then(|time| began.checked_add(time)),
-                    wanted: on.notifications.clone().unwrap_or(self.wanted.clone()),
+                    notification_filter: on.notifications.clone().unwrap_or(self.wanted.clone()),
                 };
                 Statement::open(&self.core, &self.signal, access, text, parameters, terms)?
             }
@@ -107,7 +107,7 @@ impl Machine {
             let terms = RunParameters {
                 reads_only: transaction.reads_only,
                 end: transaction.end,
-                wanted: transaction.wanted.clone(),
+                notification_filter: transaction.wanted.clone(),
             };
             Statement::open(
                 &machine.core,
@@ -338,7 +338,11 @@ impl Machine {
         {
             entries.push((if profiled { "profile" } else { "plan" }, plan));
         }
-        let (notices, text, wanted) = (statement.notices(), statement.text(), statement.wanted());
+        let (notices, text, wanted) = (
+            statement.notices(),
+            statement.text(),
+            statement.notification_filter(),
+        );
         if self.version >= Version::new(5, 6) {
             let rows = statement.rows() > 0;
             let statuses = summary::statuses(&notices, text, wanted, has_columns, rows);

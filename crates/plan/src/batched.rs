@@ -6,7 +6,7 @@ impl Plan {
     /// Whether each operator at and below `id` treats each row of its `Argument` independently and keeps their order.
     /// Then the rows of a chunk may pass through all of them together; the result is the same. Time: the number of
     /// operators.
-    pub fn is_row_wise(&self, id: OpId) -> bool {
+    pub fn runs_batched(&self, id: OpId) -> bool {
         match &self.operator(id).op {
             Op::Argument => true,
             op @ (Op::AllNodesScan { .. }
@@ -29,12 +29,12 @@ impl Plan {
             | Op::Unwind { .. }) => op
                 .children()
                 .into_iter()
-                .all(|child| self.is_row_wise(child)),
+                .all(|child| self.runs_batched(child)),
             // An apply opens its right side for the rows of its input alone, whichever outer row they belong to.
             Op::Apply { input, .. }
             | Op::OptionalApply { input, .. }
             | Op::SemiApply { input, .. }
-            | Op::CountApply { input, .. } => self.is_row_wise(*input),
+            | Op::CountApply { input, .. } => self.runs_batched(*input),
             // Rows of several outer rows would be counted, grouped, sorted or joined together.
             Op::DistinctEnds(_)
             | Op::CartesianProduct { .. }

@@ -21,7 +21,7 @@ use isomer_value::{DatabaseId, PropId};
 use isomer_vfs::{Seal, private_file, private_folder, sync_folder};
 use parking_lot::Mutex;
 
-use super::{Blocks, Head, SegmentDamage, SegmentError, Writer};
+use super::{Blocks, Head, ViewFileDamage, ViewFileError, Writer};
 use crate::{ViewKind, side::AdjacencySide};
 
 const ENDING: &str = "view";
@@ -146,7 +146,7 @@ impl Folder {
                         }
                         // The file name does not match its head: a foreign file.
                         Ok(_) => self.remove_file(&path),
-                        Err(SegmentError::Damaged(damage)) => {
+                        Err(ViewFileError::Damaged(damage)) => {
                             let (name, reason) = (name_of(&path), damage.to_string());
                             found.damaged.push(DamagedFile { name, reason });
                             self.remove_file(&path);
@@ -167,10 +167,10 @@ impl Folder {
     }
 
     /// Opens the file of a view.
-    pub(crate) fn open(&self, kind: &ViewKind) -> Result<Blocks, SegmentError> {
+    pub(crate) fn open(&self, kind: &ViewKind) -> Result<Blocks, ViewFileError> {
         let blocks = Blocks::open(File::open(self.path_of(kind))?, &self.seal)?;
         if blocks.head().kind != *kind {
-            return Err(SegmentDamage::OtherView.into());
+            return Err(ViewFileDamage::OtherView.into());
         }
         Ok(blocks)
     }
@@ -179,15 +179,15 @@ impl Folder {
     pub(crate) fn write(
         &self,
         head: Head,
-        fill: impl FnOnce(&mut Writer) -> Result<(), SegmentError>,
-    ) -> Result<u64, SegmentError> {
+        fill: impl FnOnce(&mut Writer) -> Result<(), ViewFileError>,
+    ) -> Result<u64, ViewFileError> {
         let mut file = self.begin(head)?;
         fill(file.writer())?;
         file.finish()
     }
 
     /// Starts the file of a view: the caller fills it, and [`NewFile::finish`] renames it.
-    pub(crate) fn begin(&self, head: Head) -> Result<NewFile, SegmentError> {
+    pub(crate) fn begin(&self, head: Head) -> Result<NewFile, ViewFileError> {
         self.make()?;
         let target = self.path_of(&head.kind);
         // Two threads may write the same view: one saves it, another reloads its records.
@@ -206,7 +206,7 @@ impl Folder {
         })
     }
 
-    fn make(&self) -> Result<(), SegmentError> {
+    fn make(&self) -> Result<(), ViewFileError> {
         if self.path.is_dir() {
             return Ok(());
         }
@@ -269,7 +269,7 @@ impl NewFile {
     }
 
     /// Syncs and renames the file; it is durable when this returns. Returns its size.
-    pub(crate) fn finish(mut self) -> Result<u64, SegmentError> {
+    pub(crate) fn finish(mut self) -> Result<u64, ViewFileError> {
         let writer = self.writer.take().expect("only `finish` takes the writer");
         let bytes = writer.finish()?;
         fs::rename(&self.passing, &self.target)?;
@@ -310,7 +310,7 @@ mod tests {
     use isomer_value::TypeId;
 
     use super::*;
-    use crate::segment::SegmentRejection;
+    use crate::view_file::ViewFileRejection;
 
     fn head(version: u64) -> Head {
         Head {
@@ -332,10 +332,10 @@ mod tests {
         }
         assert_eq!(folder.list().heads[0].0, head(2));
 
-        let failed = folder.write(head(3), |_| Err(SegmentRejection::Foreign.into()));
+        let failed = folder.write(head(3), |_| Err(ViewFileRejection::Foreign.into()));
         assert!(matches!(
             failed,
-            Err(SegmentError::Rejected(SegmentRejection::Foreign))
+            Err(ViewFileError::Rejected(ViewFileRejection::Foreign))
         ));
         assert_eq!(folder.list().heads[0].0, head(2), "the old one stays");
 

@@ -8,18 +8,18 @@ use crate::{
     build::Effort,
     error::ViewError,
     registry::Registry,
-    segment::{
-        error::SegmentError,
-        format::{Blocks, Writer},
-    },
     slot::{Base, Generation, Slot},
     status::ViewKind,
+    view_file::{
+        error::ViewFileError,
+        format::{Blocks, Writer},
+    },
 };
 
 /// A base that can be stored in a file.
 pub(crate) trait Stored: Base + Sized {
     /// Writes it.
-    fn store(&self, catalog: &Catalog, writer: &mut Writer) -> Result<(), SegmentError>;
+    fn store(&self, catalog: &Catalog, writer: &mut Writer) -> Result<(), ViewFileError>;
     /// Reads it; the caller reads the footer.
     fn load(
         blocks: &mut Blocks,

@@ -8,25 +8,25 @@ use thiserror::Error;
 
 /// Why a file was not read or written.
 #[derive(Debug, Error)]
-pub(crate) enum SegmentError {
+pub(crate) enum ViewFileError {
     /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The content differs from what was written.
     #[error(transparent)]
-    Damaged(#[from] SegmentDamage),
+    Damaged(#[from] ViewFileDamage),
     /// The file is intact, and not for this database and program.
     #[error(transparent)]
-    Rejected(#[from] SegmentRejection),
+    Rejected(#[from] ViewFileRejection),
     /// The view does not fit into the format.
     #[error(transparent)]
-    Unwritable(#[from] SegmentOverflow),
+    Unwritable(#[from] ViewFileOverflow),
 }
 
 /// How the content of a stored view differs from what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum SegmentDamage {
+pub enum ViewFileDamage {
     /// The file begins with other bytes than a stored view.
     #[error("wrong magic number")]
     WrongMagic,
@@ -84,7 +84,7 @@ pub enum SegmentDamage {
 /// Why an intact file of a stored view is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum SegmentRejection {
+pub enum ViewFileRejection {
     /// The file is of another database, another history, or was written with another key.
     #[error("the file belongs to another history of the database")]
     Foreign,
@@ -104,7 +104,7 @@ pub enum SegmentRejection {
 /// Why a view cannot be written to a file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum SegmentOverflow {
+pub enum ViewFileOverflow {
     /// A block exceeds its limit.
     #[error("a block has {bytes} bytes, the limit is {max}")]
     BlockTooLarge {

@@ -51,12 +51,12 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128};
 use crate::{
     build::Effort,
     error::ViewError,
-    segment::{
-        error::{SegmentDamage, SegmentError, SegmentOverflow, SegmentRejection},
-        numbers::Taker,
-    },
     side::AdjacencySide,
     status::ViewKind,
+    view_file::{
+        error::{ViewFileDamage, ViewFileError, ViewFileOverflow, ViewFileRejection},
+        numbers::Taker,
+    },
 };
 
 const MAGIC: &[u8; 8] = b"ISOMVIEW";
@@ -175,7 +175,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts in an empty file.
-    pub(crate) fn new(file: File, head: Head, seal: &Seal) -> Result<Self, SegmentError> {
+    pub(crate) fn new(file: File, head: Head, seal: &Seal) -> Result<Self, ViewFileError> {
         let mut file = BufWriter::with_capacity(1 << 18, file);
         let room = HEAD_BYTES + head.kind_bytes().len() + 8;
         file.write_all(&vec![0; room])?;
@@ -193,7 +193,7 @@ impl Writer {
     }
 
     /// Appends a block of any length.
-    pub(crate) fn block(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
+    pub(crate) fn block(&mut self, bytes: &[u8]) -> Result<(), ViewFileError> {
         let mut rest = bytes;
         while let Some((piece, more)) = rest.split_at_checked(PIECE_BYTES)
             && !more.is_empty()
@@ -204,7 +204,7 @@ impl Writer {
         self.piece(rest, 0)
     }
 
-    fn piece(&mut self, bytes: &[u8], flag: u32) -> Result<(), SegmentError> {
+    fn piece(&mut self, bytes: &[u8], flag: u32) -> Result<(), ViewFileError> {
         self.blocks += 1;
         self.in_pieces |= flag != 0;
         let bytes = if self.seal.encrypts() {
@@ -219,7 +219,7 @@ impl Writer {
         let len = u32::try_from(bytes.len())
             .ok()
             .filter(|len| *len <= MAX_BLOCK_BYTES)
-            .ok_or(SegmentOverflow::BlockTooLarge {
+            .ok_or(ViewFileOverflow::BlockTooLarge {
                 bytes: bytes.len(),
                 max: MAX_BLOCK_BYTES,
             })?;
@@ -243,7 +243,7 @@ impl Writer {
     }
 
     /// Writes footer and header and syncs. Returns the size of the file.
-    pub(crate) fn finish(mut self) -> Result<u64, SegmentError> {
+    pub(crate) fn finish(mut self) -> Result<u64, ViewFileError> {
         self.bytes += FOOT_BYTES;
         self.file
             .write_all(&foot(self.sums.digest().to_le_bytes()))?;
@@ -323,15 +323,15 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// Reads and verifies the header.
-    pub(crate) fn open(file: File, seal: &Seal) -> Result<Self, SegmentError> {
+    pub(crate) fn open(file: File, seal: &Seal) -> Result<Self, ViewFileError> {
         let bytes = file.metadata()?.len();
         let mut file = BufReader::with_capacity(1 << 18, file);
         let mut head = vec![0; HEAD_BYTES];
         read_exact(&mut file, &mut head, "its header")?;
         let mut taker = Taker(&head);
-        let damaged = || SegmentDamage::MalformedHeader;
+        let damaged = || ViewFileDamage::MalformedHeader;
         if taker.bytes(8) != Some(MAGIC) {
-            return Err(SegmentDamage::WrongMagic.into());
+            return Err(ViewFileDamage::WrongMagic.into());
         }
         let format = taker.u32().ok_or_else(damaged)?;
         let kind_bytes = taker.u32().ok_or_else(damaged)? as usize;
@@ -350,16 +350,16 @@ impl Blocks {
         let mut sum = [0; 8];
         read_exact(&mut file, &mut sum, "its header")?;
         if xxh3_64_with_seed(&head, 0).to_le_bytes() != sum {
-            return Err(SegmentDamage::HeaderChecksum.into());
+            return Err(ViewFileDamage::HeaderChecksum.into());
         }
         let in_pieces = format == format_of(seal, true);
         match format {
             _ if in_pieces || format == format_of(seal, false) => {}
             // The header is intact, but was not written with this key: a foreign file.
-            FORMAT..=NEWEST_FORMAT => return Err(SegmentRejection::Foreign.into()),
+            FORMAT..=NEWEST_FORMAT => return Err(ViewFileRejection::Foreign.into()),
             _ => {
                 let newest = NEWEST_FORMAT;
-                return Err(SegmentRejection::Format {
+                return Err(ViewFileRejection::Format {
                     found: format,
                     newest,
                 }
@@ -367,7 +367,7 @@ impl Blocks {
             }
         }
         if stated != bytes {
-            return Err(SegmentDamage::WrongLength { bytes, stated }.into());
+            return Err(ViewFileDamage::WrongLength { bytes, stated }.into());
         }
         let kind = Head::kind_of(&head[HEAD_BYTES..]).ok_or_else(damaged)?;
         let opened = Head { kind, era, version };
@@ -398,8 +398,8 @@ impl Blocks {
     }
 
     /// The next block; `None` after the last one, once the footer was verified.
-    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, SegmentError> {
-        if self.next_within(&mut |_| Ok::<_, SegmentError>(()))? {
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, ViewFileError> {
+        if self.next_within(&mut |_| Ok::<_, ViewFileError>(()))? {
             Ok(Some(&self.block))
         } else {
             Ok(None)
@@ -408,7 +408,7 @@ impl Blocks {
 
     /// Reads the next block, if any; calls `room` first for the memory it needs beyond that of earlier
     /// blocks.
-    fn next_within<E: From<SegmentError>>(
+    fn next_within<E: From<ViewFileError>>(
         &mut self,
         room: &mut dyn FnMut(usize) -> Result<(), E>,
     ) -> Result<bool, E> {
@@ -433,13 +433,13 @@ impl Blocks {
     }
 
     /// The length of the next piece, and whether another one follows; `None` after the last one.
-    fn next_length(&mut self) -> Result<Option<(u32, bool)>, SegmentError> {
+    fn next_length(&mut self) -> Result<Option<(u32, bool)>, ViewFileError> {
         if self.read == self.blocks {
             let mut stored = [0; FOOT_BYTES as usize];
             read_exact(&mut self.file, &mut stored, "its footer")?;
             let whole = self.left == FOOT_BYTES;
             if !whole || stored != foot(self.sums.digest().to_le_bytes()) {
-                return Err(SegmentDamage::FooterMismatch.into());
+                return Err(ViewFileDamage::FooterMismatch.into());
             }
             return Ok(None);
         }
@@ -455,14 +455,14 @@ impl Blocks {
         };
         let taken = u64::from(len) + 12;
         if len > MAX_BLOCK_BYTES || taken + FOOT_BYTES > self.left {
-            return Err(SegmentDamage::BlockTooLong { number }.into());
+            return Err(ViewFileDamage::BlockTooLong { number }.into());
         }
         self.left -= taken;
         Ok(Some((len, continues)))
     }
 
     /// Reads a piece and appends it to the block.
-    fn next_piece(&mut self, len: u32, continues: bool) -> Result<(), SegmentError> {
+    fn next_piece(&mut self, len: u32, continues: bool) -> Result<(), ViewFileError> {
         let number = self.read;
         let start = self.block.len();
         self.block.resize(start + len as usize, 0);
@@ -472,12 +472,12 @@ impl Blocks {
         read_exact(&mut self.file, &mut sum, "a block")?;
         let flag = if continues { CONTINUED } else { 0 };
         if block_sum(number, len | flag, piece) != sum {
-            return Err(SegmentDamage::BlockChecksum { number }.into());
+            return Err(ViewFileDamage::BlockChecksum { number }.into());
         }
         self.sums.update(&sum);
         self.seal
             .open(place(self.identity, number), &mut self.block, start)
-            .map_err(|source| SegmentDamage::Unsealed { number, source })?;
+            .map_err(|source| ViewFileDamage::Unsealed { number, source })?;
         Ok(())
     }
 
@@ -491,7 +491,7 @@ impl Blocks {
     }
 
     /// Reads the rest of the file, up to the footer.
-    pub(crate) fn finish(mut self) -> Result<(), SegmentError> {
+    pub(crate) fn finish(mut self) -> Result<(), ViewFileError> {
         match self.next()? {
             None => Ok(()),
             Some(_) => Err(malformed()),
@@ -500,17 +500,17 @@ impl Blocks {
 }
 
 /// The checksums match but the content is inconsistent: another program wrote it.
-pub(crate) fn malformed() -> SegmentError {
-    SegmentDamage::MalformedContent.into()
+pub(crate) fn malformed() -> ViewFileError {
+    ViewFileDamage::MalformedContent.into()
 }
 
 fn read_exact(
     file: &mut impl Read,
     buffer: &mut [u8],
     part: &'static str,
-) -> Result<(), SegmentError> {
+) -> Result<(), ViewFileError> {
     file.read_exact(buffer).map_err(|error| match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => SegmentDamage::Truncated { part }.into(),
+        std::io::ErrorKind::UnexpectedEof => ViewFileDamage::Truncated { part }.into(),
         _ => error.into(),
     })
 }
@@ -543,11 +543,11 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Result<(Head, Vec<Vec<u8>>), SegmentError> {
+    fn read(bytes: &[u8]) -> Result<(Head, Vec<Vec<u8>>), ViewFileError> {
         read_with(bytes, &Seal::plain())
     }
 
-    fn read_with(bytes: &[u8], seal: &Seal) -> Result<(Head, Vec<Vec<u8>>), SegmentError> {
+    fn read_with(bytes: &[u8], seal: &Seal) -> Result<(Head, Vec<Vec<u8>>), ViewFileError> {
         let mut file = tempfile::tempfile()?;
         file.write_all(bytes)?;
         file.seek(SeekFrom::Start(0))?;
@@ -630,7 +630,7 @@ mod tests {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0)).unwrap();
         file.read_to_end(&mut bytes).unwrap();
-        assert!(matches!(read(&bytes), Err(SegmentError::Damaged(_))));
+        assert!(matches!(read(&bytes), Err(ViewFileError::Damaged(_))));
     }
 
     /// Memory for a block is reserved before it is read, and only once for blocks of equal size.
@@ -645,7 +645,7 @@ mod tests {
         for most in [40, 200, 200] {
             let mut room = |more: usize| {
                 asked += more;
-                Ok::<_, SegmentError>(())
+                Ok::<_, ViewFileError>(())
             };
             assert!(blocks.next_within(&mut room).unwrap());
             assert_eq!(asked, most);
@@ -656,10 +656,10 @@ mod tests {
         again.seek(SeekFrom::Start(0)).unwrap();
         let mut blocks = Blocks::open(file, &Seal::plain()).unwrap();
         let refused =
-            blocks.next_within(&mut |_| Err(SegmentError::from(SegmentRejection::Foreign)));
+            blocks.next_within(&mut |_| Err(ViewFileError::from(ViewFileRejection::Foreign)));
         assert!(matches!(
             refused,
-            Err(SegmentError::Rejected(SegmentRejection::Foreign))
+            Err(ViewFileError::Rejected(ViewFileRejection::Foreign))
         ));
     }
 
@@ -674,17 +674,17 @@ mod tests {
         assert_eq!(read_with(&whole, &seal).unwrap().1, blocks);
         assert!(matches!(
             read(&whole),
-            Err(SegmentError::Rejected(SegmentRejection::Foreign))
+            Err(ViewFileError::Rejected(ViewFileRejection::Foreign))
         ));
         let plain = written(&blocks);
         assert!(matches!(
             read_with(&plain, &seal),
-            Err(SegmentError::Rejected(SegmentRejection::Foreign))
+            Err(ViewFileError::Rejected(ViewFileRejection::Foreign))
         ));
         let other = Seal::ephemeral().unwrap();
         assert!(matches!(
             read_with(&whole, &other),
-            Err(SegmentError::Damaged(_))
+            Err(ViewFileError::Damaged(_))
         ));
     }
 }
