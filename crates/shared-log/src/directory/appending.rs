@@ -24,6 +24,7 @@ use super::{
     processes::{self, LogProcess, ProcessSlot},
     random::random,
     recovery,
+    reservation::Reservation,
     segment::{Cursor, Segment, lost},
     segments::{self, Segments},
     tail::TailWriter,
@@ -47,6 +48,7 @@ pub(super) struct Appending {
     segments: Segments,
     page: Page,
     append_lock: AppendLock,
+    reservation: Reservation,
     sync_lock: ProcessLock,
     /// Has a shared lock while the log is open.
     _presence: LockFile,
@@ -94,6 +96,7 @@ impl Appending {
                 lock_file(FAVOURED)?,
                 TailWriter::new(step_bytes(options)),
             ),
+            reservation: Reservation::new(&local),
             sync_lock: ProcessLock::new(lock_file(SYNC)?),
             entry: None,
             segment_bytes: options.segment_bytes,
@@ -220,6 +223,8 @@ impl Appending {
             bytes: record.len(),
             max: MAX_RECORD_BYTES,
         })?;
+        let waited = self.reservation.wait(&self.page);
+        waited.map_err(|error| io_error(&self.folder, &error))?;
         // Another process is often faster: that needs no lock.
         if at < self.end()? && at >= self.load_consistent()?.first {
             return Ok(Append::Taken);
@@ -275,6 +280,19 @@ impl Appending {
         self.page.appended().ring();
         self.segments.remember(tail);
         Ok(Append::Appended)
+    }
+
+    /// See [`crate::SharedLog::reserve`].
+    pub(super) fn reserve(&self, time: Duration) -> Result<(), LogError> {
+        let reserved = self.reservation.reserve(&self.page, time);
+        // Without a reservation, the other one's was kept for long: its process is stopped, or commits much.
+        let _is_reserved = reserved.map_err(|error| io_error(&self.folder, &error))?;
+        Ok(())
+    }
+
+    /// See [`crate::SharedLog::release`].
+    pub(super) fn release(&self) {
+        self.reservation.release(&self.page);
     }
 
     /// Begins the next segment. Everything before it is durable then.
@@ -519,6 +537,7 @@ impl Gathering {
 
 impl Drop for Appending {
     fn drop(&mut self) {
+        self.release();
         if let Some(entry) = self.entry.take() {
             entry.remove(&self.page);
         }
