@@ -221,6 +221,11 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
             options,
         };
         node.check_start()?;
+        if node.next > 1 {
+            // They were in the log at this time at the latest.
+            let now = node.options.time.now();
+            node.applied_at.push_back((now, node.next - 1));
+        }
         Ok(node)
     }
 
@@ -430,6 +435,18 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
             return Ok(self.retried(|log| log.first())?);
         };
         let below = below.min(last_old + 1);
+        self.retried(|log| log.trim(below))?;
+        Ok(self.retried(|log| log.first())?)
+    }
+
+    /// Like [`LogNode::trim`], without the grace period: no other node may have the log open, also to read. One that
+    /// opens it later begins with a checkpoint that contains what is removed.
+    ///
+    /// # Errors
+    /// `Log`, if it cannot be reached.
+    pub fn trim_alone(&mut self, below: Position) -> Result<Position, NodeError> {
+        self.check_usable()?;
+        let below = below.min(self.next);
         self.retried(|log| log.trim(below))?;
         Ok(self.retried(|log| log.first())?)
     }

@@ -36,6 +36,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A thread that is about to sync gathers others if the last sync took at least, and at most, that long.
 const MIN_GATHERING: Duration = Duration::from_micros(100);
 const MAX_GATHERING: Duration = Duration::from_millis(20);
+/// A segment whose records are trimmed is ended early if it is larger.
+const MIN_REMOVED_BYTES: u64 = 1 << 20;
 /// A segment grows by that many bytes, or by its largest size if that is less.
 const MAX_STEP_BYTES: u64 = 256 << 10;
 const MIN_STEP_BYTES: u64 = 4 << 10;
@@ -244,7 +246,7 @@ impl Appending {
         }
         self.page.mark_changing();
         let bytes = frame_bytes(record.len());
-        let is_full = tail.offset + bytes > self.segment_bytes;
+        let is_full = tail.offset + bytes > self.segment_bytes || is_trimmed(&tail, first);
         if is_full && tail.offset > HEADER_BYTES as u64 {
             tail = self.roll(&tail)?;
         }
@@ -660,6 +662,12 @@ fn open_page(folder: &Path, is_alone: bool) -> Result<SharedPage, LogError> {
         }
         page => page.map_err(failed),
     }
+}
+
+/// Whether the segment with the tail is better followed by another one: all records but the last one are trimmed, and
+/// its file is removed when that one is, too.
+fn is_trimmed(tail: &Cursor, first: Position) -> bool {
+    tail.offset > MIN_REMOVED_BYTES && first + 1 >= tail.position
 }
 
 fn step_bytes(options: &DirectoryOptions) -> u64 {
