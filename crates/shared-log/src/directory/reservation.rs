@@ -122,6 +122,7 @@ impl Reservation {
         let time = Duration::from_millis(word & u64::from(u32::MAX));
         let file = self.file()?;
         let mut looked = Instant::now();
+        let until = until.min(looked + time);
         let is_ended = || {
             if page.reservation() != word {
                 return Ok(true);
@@ -144,7 +145,7 @@ impl Reservation {
             Ok(true)
         };
         let bell = Some(page.reservation_ended());
-        if !wait(bell, until.min(looked + time), is_ended)? {
+        if !wait(bell, until, is_ended)? {
             page.end_reservation(word);
         }
         Ok(())
