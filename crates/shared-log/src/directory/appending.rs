@@ -287,9 +287,10 @@ impl Appending {
     /// See [`crate::SharedLog::reserve`].
     pub(super) fn reserve(&self, time: Duration) -> Result<(), LogError> {
         let reserved = self.reservation.reserve(&self.page, time);
-        // Without a reservation, the other one's was kept for long: its process is stopped, or commits much.
-        let _is_reserved = reserved.map_err(|error| io_error(&self.folder, &error))?;
-        Ok(())
+        // Without one, another process has kept its own for long: it is stopped, or commits much.
+        reserved
+            .map(drop)
+            .map_err(|error| io_error(&self.folder, &error))
     }
 
     /// See [`crate::SharedLog::release`].
