@@ -225,12 +225,12 @@ impl Appending {
             bytes: record.len(),
             max: MAX_RECORD_BYTES,
         })?;
-        let waited = self.reservation.wait(&self.page);
-        waited.map_err(|error| io_error(&self.folder, &error))?;
         // Another process is often faster: that needs no lock.
         if at < self.end()? && at >= self.load_consistent()?.first {
             return Ok(Append::Taken);
         }
+        let waited = self.reservation.wait(&self.page);
+        waited.map_err(|error| io_error(&self.folder, &error))?;
         let check = record_check(record, at);
         let mut lock = self.lock()?;
         self.check_usable()?;
