@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use isomer_db::{Database, Durability, EngineKind, Sharing, internals::DatabaseInternals as _};
 
 use crate::{
-    measure::{Timed, micros, time_each},
+    measure::{Timed, mib, micros, peak_memory, time_each},
     random::Random,
     report::{Case, Report},
 };
@@ -72,7 +72,8 @@ pub fn run(
         together(&own, &shared, count, time, command, report)?;
     }
     visible(&shared, command, report)?;
-    first_read(&shared, pairs, command, report)
+    first_read(&shared, pairs, command, report)?;
+    reader_memory(&shared, pairs, command, report)
 }
 
 fn load(path: &Path, sharing: Sharing, pairs: u64, report: &mut dyn Report) -> Result<()> {
@@ -319,6 +320,40 @@ fn first_read(
     Ok(db.close()?)
 }
 
+/// The peak of the memory of a process that only reads, beyond its cache, while this one writes: it applies the commits
+/// that are not in tables.
+fn reader_memory(
+    shared: &Path,
+    pairs: u64,
+    command: &dyn Fn() -> Command,
+    report: &mut dyn Report,
+) -> Result<()> {
+    report.stage("memory of a process that reads");
+    let db = open(shared, Sharing::Shared)?;
+    let mut member = Member::start(command(), shared, "reader")?;
+    for round in 0..ROUNDS {
+        for number in 0..BUFFERED_WRITES {
+            let tx = db.begin()?;
+            let key = format!("reader-{round}-{number}");
+            tx.bucket("written").put(key, number as i64)?;
+            tx.set_durability(Durability::Buffered);
+            tx.commit()?;
+        }
+        member.say(&format!("reads {pairs}"))?;
+        member.heard()?;
+    }
+    member.say("memory 0")?;
+    let heard = member.heard()?;
+    let (peak, cache) = heard.split_once(' ').context("two numbers")?;
+    let (peak, cache): (u64, u64) = (peak.parse()?, cache.parse()?);
+    member.end()?;
+    db.close()?;
+    report.note(&format!("{:.1} MiB of cache", mib(cache)));
+    let beyond = mib(peak.saturating_sub(cache));
+    report.case(Case::new(NAME, "reader_memory_mib", beyond, "MiB", 1));
+    Ok(())
+}
+
 /// Another process that has the database open.
 struct Member {
     child: Child,
@@ -402,6 +437,25 @@ pub fn member(orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
                 let found = db.begin_read()?.bucket(BUCKET).get(key(number))?;
                 found.context("every pair that is read was loaded")?;
                 number.to_string()
+            }
+            "reads" => {
+                let mut random = Random::new(3);
+                for _ in 0..READS {
+                    let key = key(random.below(number as usize) as u64);
+                    let found = db.begin_read()?.bucket(BUCKET).get(key)?;
+                    found.context("every pair that is read was loaded")?;
+                }
+                number.to_string()
+            }
+            "memory" => {
+                let peak = peak_memory().context("the peak of the memory is not reported here")?;
+                let statistics = db.store()?.engine().statistics()?;
+                let cache = ["cache_bytes", "pinned_bytes"].map(|name| {
+                    let detail = statistics.details.iter().find(|(known, _)| known == name);
+                    detail.and_then(|(_, value)| value.parse::<u64>().ok())
+                });
+                let cache = cache.into_iter().sum::<Option<u64>>();
+                format!("{peak} {}", cache.context("the cache is not reported")?)
             }
             _ => bail!("unknown order `{order}`"),
         };

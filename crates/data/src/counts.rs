@@ -203,9 +203,9 @@ impl Counts {
             let versions = usize::try_from(read_upto - self.version).unwrap_or(usize::MAX);
             let most = piece.entries.min(versions);
             let entries = engine.stream(self.version, most, piece.bytes, false)?;
-            // Another process may have trimmed what is missing here.
+            // Another process may have trimmed what is missing here, after it has stored newer counts.
             if engine.stream_trimmed()? > self.version {
-                *self = Self::count(&*engine.snapshot()?)?;
+                *self = Self::load(engine, &*engine.snapshot()?)?;
                 return Ok(false);
             }
             let is_far = entries.last().is_none_or(|last| last.version >= read_upto);

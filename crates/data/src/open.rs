@@ -66,11 +66,7 @@ impl DataStore {
         let schema = Arc::new(CurrentSchema::load(names.clone(), read)?);
         let nodes = Extents::load(IdSpace::Nodes, read)?;
         let relationships = Extents::load(IdSpace::Relationships, read)?;
-        let mut counts = Counts::load(&*engine, read)?;
-        if options.process_locks.is_some() {
-            // Others may trim the stream up to their saved counts.
-            counts.advance(&*engine, &observers.counted, read.version())?;
-        }
+        let counts = Counts::load(&*engine, read)?;
         let statistics = Statistics::load(read)?;
         let own_replica = OwnReplica::load(read, options.process_locks.is_some())?;
         let replica_state = ReplicaState::load(read)?;

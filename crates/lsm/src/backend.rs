@@ -308,7 +308,12 @@ impl LsmBackend {
         {
             let _writer = self.core.writer.lock();
             self.core.check_writable()?;
-            if !self.core.shared.state().active.is_empty() {
+            // Notes of a shared log have no entries, and can be trimmed once the manifest names the place behind them.
+            let flushed = self.core.tree.current().log_point.next;
+            let has_notes = |wal: &SharedWal| wal.applied().next > flushed;
+            if !self.core.shared.state().active.is_empty()
+                || self.core.wal.shared().is_some_and(has_notes)
+            {
                 self.core.seal(self.version());
             }
         }

@@ -17,6 +17,7 @@ pub fn log<L: SharedLog>(make: impl Fn() -> L) {
     one_of_many_gets_a_position(&make());
     a_waiter_sees_what_is_appended(&make());
     large_records_are_refused(&make());
+    a_reservation_is_no_obstacle_to_its_owner(&make());
     a_log_has_an_identity(&make(), &make());
 }
 
@@ -133,6 +134,17 @@ fn a_waiter_sees_what_is_appended(log: &impl SharedLog) {
         assert_eq!(log.append(1, b"a"), Ok(Append::Appended));
         assert_eq!(waiter.join().expect("no panic"), Ok(2));
     });
+}
+
+fn a_reservation_is_no_obstacle_to_its_owner(log: &impl SharedLog) {
+    log.release();
+    for at in 1..=3 {
+        assert_eq!(log.reserve(Duration::from_secs(60)), Ok(()));
+        assert_eq!(log.reserve(Duration::from_millis(1)), Ok(()), "renewed");
+        assert_eq!(log.append(at, b"a"), Ok(Append::Appended));
+        log.release();
+    }
+    assert_eq!(log.append(4, b"b"), Ok(Append::Appended));
 }
 
 fn large_records_are_refused(log: &impl SharedLog) {

@@ -101,6 +101,26 @@ pub trait SharedLog: Send + Sync + fmt::Debug {
     /// `Unavailable`.
     fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError>;
 
+    /// Asks the other nodes to append nothing for `time`, so that this node can append a record that takes it long to
+    /// make: their appends wait in the meantime, or are `Unavailable`. It ends when `time` is over, with
+    /// [`SharedLog::release`], or when this node's process ends. Waits while another node has a reservation, at most
+    /// for `time`; one that this node has is renewed. The caller reads what was appended before it relies on the end.
+    ///
+    /// It is a hint, which no correctness may depend on: another node can be within an append that began before, or
+    /// not know of the reservation. An implementation that cannot tell the other nodes at less cost than that of some
+    /// appends ignores it, as this one does. A store of objects would keep it as an object with a time, which nodes
+    /// read when they lose a position, and not for each append.
+    ///
+    /// # Errors
+    /// `Unavailable` and `Refused`; nothing is reserved then.
+    fn reserve(&self, time: Duration) -> Result<(), LogError> {
+        let _ = time;
+        Ok(())
+    }
+
+    /// Ends the reservation of this node, if it has one.
+    fn release(&self) {}
+
     /// The position after the last record: at least that of every record whose append has returned [`Append::Appended`]
     /// on any node before this call.
     fn end(&self) -> Result<Position, LogError>;
@@ -169,6 +189,14 @@ impl<L: SharedLog + ?Sized> SharedLog for Arc<L> {
 
     fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
         (**self).read(from, max_bytes)
+    }
+
+    fn reserve(&self, time: Duration) -> Result<(), LogError> {
+        (**self).reserve(time)
+    }
+
+    fn release(&self) {
+        (**self).release();
     }
 
     fn end(&self) -> Result<Position, LogError> {

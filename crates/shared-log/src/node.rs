@@ -6,7 +6,7 @@ use isomer_vfs::Time;
 
 use crate::{
     Append, LogError, Nonce, Position, Record, RecordError, RecordHash, Retry, SharedLog,
-    retry::Attempts,
+    contention::Contention, retry::Attempts,
 };
 
 /// Bytes of records that a node reads in one call.
@@ -221,6 +221,11 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
             options,
         };
         node.check_start()?;
+        if node.next > 1 {
+            // They were in the log at this time at the latest.
+            let now = node.options.time.now();
+            node.applied_at.push_back((now, node.next - 1));
+        }
         Ok(node)
     }
 
@@ -333,6 +338,20 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
         &mut self,
         group: &[S::Transaction<'_>],
     ) -> Result<Vec<Result<Position, S::Refused>>, NodeError> {
+        let mut contention = Contention::default();
+        let outcome = self.commit_record(group, &mut contention);
+        if contention.end_reservation() {
+            self.log.release();
+        }
+        outcome
+    }
+
+    /// Commits the first transactions of a group as one record. The caller releases what is reserved.
+    fn commit_record(
+        &mut self,
+        group: &[S::Transaction<'_>],
+        contention: &mut Contention,
+    ) -> Result<Vec<Result<Position, S::Refused>>, NodeError> {
         let max = self.log.max_record_bytes();
         let mut group = group;
         loop {
@@ -361,8 +380,11 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
                 continue;
             }
             self.make_room(content)?;
-            match self.append(content)? {
+            match self.append(content, contention)? {
                 Attempt::Committed(hash, now) => {
+                    if contention.end_reservation() {
+                        self.log.release();
+                    }
                     self.apply_own(hash, now, group, &validated)?;
                     let Validated { outcomes, content } = validated;
                     if let Some(content) = content {
@@ -371,9 +393,27 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
                     return Ok(outcomes.into_iter().map(committed).collect());
                 }
                 // The transactions are valid only if they still are after what others committed.
-                Attempt::Taken => {}
+                Attempt::Taken => self.begin_again(content, contention)?,
             }
         }
+    }
+
+    /// An attempt with a record of `content` has lost its position. If such attempts have taken long, the next position
+    /// is reserved: each record of another node would cost one more of them.
+    fn begin_again(
+        &mut self,
+        content: &[u8],
+        contention: &mut Contention,
+    ) -> Result<(), NodeError> {
+        if let Some(time) = contention.reservation() {
+            // That may take long, and the others are not to wait for it.
+            self.make_room(content)?;
+            // It is a hint: without it, the next attempt may be lost again.
+            let _ = self.log.reserve(time);
+            self.apply_to_end()?;
+        }
+        contention.begin_again(self.options.time.now());
+        Ok(())
     }
 
     /// Removes from the log what is below `below` and older than the grace period; a checkpoint must contain it.
@@ -399,9 +439,25 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
         Ok(self.retried(|log| log.first())?)
     }
 
+    /// Like [`LogNode::trim`], without the grace period: no other node may have the log open, also to read. One that
+    /// opens it later begins with a checkpoint that contains what is removed.
+    ///
+    /// # Errors
+    /// `Log`, if it cannot be reached.
+    pub fn trim_alone(&mut self, below: Position) -> Result<Position, NodeError> {
+        self.check_usable()?;
+        let below = below.min(self.next);
+        self.retried(|log| log.trim(below))?;
+        Ok(self.retried(|log| log.first())?)
+    }
+
     /// Appends one record with `content` at the next position. If the record of another node is there afterwards,
     /// applies that one.
-    fn append(&mut self, content: &[u8]) -> Result<Attempt, NodeError> {
+    fn append(
+        &mut self,
+        content: &[u8],
+        contention: &mut Contention,
+    ) -> Result<Attempt, NodeError> {
         let record = Record {
             log: self.log.id(),
             writer: self.options.writer,
@@ -412,6 +468,7 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
         let nonce = record.nonce;
         let mut bytes = std::mem::take(&mut self.buffer);
         let hash = record.encode_to(self.next, &mut bytes);
+        contention.note_prepared(|| self.options.time.now());
         let outcome = self.append_bytes(&bytes, hash, nonce);
         if bytes.capacity() <= MAX_REUSED_BUFFER_BYTES {
             self.buffer = bytes;

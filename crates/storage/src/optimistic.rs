@@ -208,7 +208,11 @@ impl<B: Backend> Optimistic<B> {
     /// See [`crate::Engine::compact`]. Commits continue concurrently.
     pub fn compact(&self) -> Result<(), StorageError> {
         self.wait_for_background_work()?;
-        self.backend().compact()
+        self.backend().compact()?;
+        match &self.core.shared {
+            Some(shared) => shared.compact_log(),
+            None => Ok(()),
+        }
     }
 
     /// See [`crate::Engine::checkpoint`].

@@ -61,6 +61,37 @@ fn an_unreadable_commit_of_another_process_is_met_by_the_first_transaction() {
     assert_eq!(earlier.exact_node_count(None).expect("counted"), 1);
 }
 
+/// Opening reads no change stream. When the counts are asked for, another process may have stored newer ones, and have
+/// trimmed what was missing.
+#[test]
+fn counts_are_right_when_another_process_has_trimmed_the_stream() {
+    let database = SharedDatabase::new(false);
+    let one = database.open();
+    for _ in 0..10 {
+        a_node(&one, "L");
+    }
+    let other = database.open();
+    for _ in 0..2500 {
+        a_node(&one, "L");
+    }
+    let trimmed = one.engine().stream_trimmed().expect("known");
+    assert!(trimmed > 10, "the counts were stored at {trimmed}");
+    let counted = |store: &DataStore| {
+        let tx = store.begin(Access::Read).expect("begun");
+        let label = tx.name_ids().find_label("L").expect("a name");
+        (
+            store.counts().nodes_now(Some(label)),
+            tx.exact_node_count(Some(label)).expect("counted"),
+        )
+    };
+    assert_eq!(counted(&other), (2510, 2510));
+    a_node(&other, "L");
+    assert_eq!(counted(&one), (2511, 2511));
+    assert_eq!(counted(&other), (2511, 2511));
+    let late = database.open();
+    assert_eq!(counted(&late), (2511, 2511));
+}
+
 /// A watch in one process gets the changes of another one, and needs no own commit.
 #[test]
 fn a_watch_hears_of_other_processes() {

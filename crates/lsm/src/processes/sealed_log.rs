@@ -49,6 +49,14 @@ impl SharedLog for SealedLog {
         Ok(records)
     }
 
+    fn reserve(&self, time: Duration) -> Result<(), LogError> {
+        self.log.reserve(time)
+    }
+
+    fn release(&self) {
+        self.log.release();
+    }
+
     fn end(&self) -> Result<Position, LogError> {
         self.log.end()
     }

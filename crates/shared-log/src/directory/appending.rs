@@ -24,6 +24,7 @@ use super::{
     processes::{self, LogProcess, ProcessSlot},
     random::random,
     recovery,
+    reservation::Reservation,
     segment::{Cursor, Segment, lost},
     segments::{self, Segments},
     tail::TailWriter,
@@ -35,6 +36,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A thread that is about to sync gathers others if the last sync took at least, and at most, that long.
 const MIN_GATHERING: Duration = Duration::from_micros(100);
 const MAX_GATHERING: Duration = Duration::from_millis(20);
+/// A segment whose records are trimmed is ended early if it is larger.
+const MIN_REMOVED_BYTES: u64 = 1 << 20;
 /// A segment grows by that many bytes, or by its largest size if that is less.
 const MAX_STEP_BYTES: u64 = 256 << 10;
 const MIN_STEP_BYTES: u64 = 4 << 10;
@@ -47,6 +50,7 @@ pub(super) struct Appending {
     segments: Segments,
     page: Page,
     append_lock: AppendLock,
+    reservation: Reservation,
     sync_lock: ProcessLock,
     /// Has a shared lock while the log is open.
     _presence: LockFile,
@@ -94,6 +98,7 @@ impl Appending {
                 lock_file(FAVOURED)?,
                 TailWriter::new(step_bytes(options)),
             ),
+            reservation: Reservation::new(&local),
             sync_lock: ProcessLock::new(lock_file(SYNC)?),
             entry: None,
             segment_bytes: options.segment_bytes,
@@ -224,6 +229,8 @@ impl Appending {
         if at < self.end()? && at >= self.load_consistent()?.first {
             return Ok(Append::Taken);
         }
+        let waited = self.reservation.wait(&self.page);
+        waited.map_err(|error| io_error(&self.folder, &error))?;
         let check = record_check(record, at);
         let mut lock = self.lock()?;
         self.check_usable()?;
@@ -239,7 +246,7 @@ impl Appending {
         }
         self.page.mark_changing();
         let bytes = frame_bytes(record.len());
-        let is_full = tail.offset + bytes > self.segment_bytes;
+        let is_full = tail.offset + bytes > self.segment_bytes || is_trimmed(&tail, first);
         if is_full && tail.offset > HEADER_BYTES as u64 {
             tail = self.roll(&tail)?;
         }
@@ -275,6 +282,20 @@ impl Appending {
         self.page.appended().ring();
         self.segments.remember(tail);
         Ok(Append::Appended)
+    }
+
+    /// See [`crate::SharedLog::reserve`].
+    pub(super) fn reserve(&self, time: Duration) -> Result<(), LogError> {
+        let reserved = self.reservation.reserve(&self.page, time);
+        // Without one, another process has kept its own for long: it is stopped, or commits much.
+        reserved
+            .map(drop)
+            .map_err(|error| io_error(&self.folder, &error))
+    }
+
+    /// See [`crate::SharedLog::release`].
+    pub(super) fn release(&self) {
+        self.reservation.release(&self.page);
     }
 
     /// Begins the next segment. Everything before it is durable then.
@@ -519,6 +540,7 @@ impl Gathering {
 
 impl Drop for Appending {
     fn drop(&mut self) {
+        self.release();
         if let Some(entry) = self.entry.take() {
             entry.remove(&self.page);
         }
@@ -641,6 +663,12 @@ fn open_page(folder: &Path, is_alone: bool) -> Result<SharedPage, LogError> {
         }
         page => page.map_err(failed),
     }
+}
+
+/// Whether the segment with the tail is better followed by another one: all records but the last one are trimmed, and
+/// its file is removed when that one is, too.
+fn is_trimmed(tail: &Cursor, first: Position) -> bool {
+    tail.offset > MIN_REMOVED_BYTES && first + 1 >= tail.position
 }
 
 fn step_bytes(options: &DirectoryOptions) -> u64 {

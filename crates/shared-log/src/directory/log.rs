@@ -131,6 +131,16 @@ impl SharedLog for DirectoryLog {
         self.appending()?.append(at, record)
     }
 
+    fn reserve(&self, time: Duration) -> Result<(), LogError> {
+        self.appending()?.reserve(time)
+    }
+
+    fn release(&self) {
+        if let Access::Shared(appending) = &self.access {
+            appending.release();
+        }
+    }
+
     fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
         match &self.access {
             Access::Shared(appending) => appending.read(from, max_bytes),

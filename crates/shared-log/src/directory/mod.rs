@@ -7,6 +7,7 @@
 //! | `page` | shared memory, made from the other files: [`page`]; its lock is the *append lock* |
 //! | `sync` | empty; its lock is the *sync lock* |
 //! | `favoured` | empty; the process that appends alone has its lock: [`append_lock`] |
+//! | `reserved` | empty; the process for which the others wait has its lock: [`reservation`] |
 //!
 //! The files are the truth. An append writes a frame after the last one under the append lock, and then publishes the
 //! new tail in the page. A process that ends in between leaves a page that says so: the next appender makes it again
@@ -32,6 +33,7 @@ mod process_lock;
 mod processes;
 mod random;
 mod recovery;
+mod reservation;
 mod segment;
 mod segments;
 mod tail;

@@ -12,6 +12,7 @@
 //!     20  number that users of the log raise (their manifest), and its checksum
 //!     21  the *scan start*: position        22  its segment        23  its offset
 //!     24  hash of the frame before it           25  checksum of the words 2, 3 and 21 to 24
+//!     26  the reservation; 0: none
 //! from 64 on, eight words (a cache line) for each process:
 //!      0  its number; 0: free; the highest bit is set while a process writes itself here
 //!      1  when it started     2  the numbering of processes     3  it has applied the records below this position
@@ -85,6 +86,7 @@ enum Word {
     StartOffset = 23,
     StartPrevious = 24,
     StartCheck = 25,
+    Reservation = 26,
 }
 
 /// Bits of the word `Manifest` that are its check; those above are the number.
@@ -339,6 +341,23 @@ impl Page {
         self.store(Word::Busy, is_busy.into());
     }
 
+    /// The reservation, see [`super::reservation`]; 0: none.
+    pub(super) fn reservation(&self) -> u64 {
+        self.load(Word::Reservation)
+    }
+
+    pub(super) fn set_reservation(&self, reservation: u64) {
+        self.store(Word::Reservation, reservation);
+    }
+
+    /// Ends the reservation `ended`, unless it was ended before.
+    pub(super) fn end_reservation(&self, ended: u64) {
+        let word = self.word(Word::Reservation);
+        if word.compare_exchange(ended, 0, SeqCst, SeqCst).is_ok() {
+            self.reservation_ended().ring();
+        }
+    }
+
     /// Counts a sync that is asked for; returns the number of them.
     pub(super) fn request_sync(&self) -> u64 {
         self.word(Word::SyncRequests)
@@ -399,6 +418,11 @@ impl Page {
         self.shared.bell(3)
     }
 
+    /// Rung when a reservation has ended.
+    pub(super) fn reservation_ended(&self) -> Bell<'_> {
+        self.shared.bell(4)
+    }
+
     /// The word that says `number`. One word has both, so that it changes at once.
     fn manifest_word(&self, number: u64) -> u64 {
         let [low, high] = self.id_words();
@@ -439,6 +463,7 @@ impl Page {
     /// Forgets what is about the processes that had the log open; this one is alone.
     pub(super) fn forget_processes(&self) {
         self.store(Word::Manifest, 0);
+        self.store(Word::Reservation, 0);
         for word in self.process_words() {
             word.store(0, SeqCst);
         }

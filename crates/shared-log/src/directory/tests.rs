@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use isomer_vfs::{Call, Disk as _, FaultyDisk, Loss, RealDisk, SharedPage, SimDisk};
@@ -27,6 +27,7 @@ use crate::{Append, LogError, Position, SharedLog as _};
 const CHECK_WORD: usize = 9;
 const END_WORD: usize = 8;
 const SYNCED_WORD: usize = 11;
+const RESERVATION_WORD: usize = 26;
 
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
@@ -761,6 +762,80 @@ fn waiting_for_an_append_ends() {
 
 /// A process that appends alone takes the lock without a system call. Others take that back without waiting for it,
 /// unless it is within an append.
+#[test]
+fn appends_of_others_wait_while_a_position_is_reserved() {
+    let folder = folder();
+    let (one, other) = (open(&folder), open(&folder));
+    // It is favoured, and takes the lock without a system call.
+    append(&other, 200);
+    let at = one.end().expect("an end");
+    one.reserve(Duration::from_secs(60)).expect("reserved");
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| (other.append(at, b"other"), Instant::now()));
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(other.end(), Ok(at), "it waits");
+        assert_eq!(one.append(at, &record(at)), Ok(Append::Appended));
+        let released = Instant::now();
+        one.release();
+        let (outcome, returned) = waiter.join().expect("no panic");
+        assert_eq!(outcome, Ok(Append::Taken));
+        assert!(returned >= released, "it waited for the release");
+    });
+    append(&other, 100);
+    append(&one, 1);
+    check(&other, 1, at + 102);
+}
+
+#[test]
+fn a_reservation_ends_with_its_time_and_its_process() {
+    let folder = folder();
+    let (one, other) = (open(&folder), open(&folder));
+    let began = Instant::now();
+    one.reserve(Duration::from_millis(80)).expect("reserved");
+    append(&other, 1);
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_millis(80), "{waited:?}");
+    assert!(waited < Duration::from_secs(4), "{waited:?}");
+    // The lock is still there, and no obstacle.
+    append(&other, 1);
+    one.release();
+    // The process that wrote this one has ended: it has no lock.
+    let page = shared_page(&folder);
+    page.words()[RESERVATION_WORD].store(7 << 32 | 4_000, Ordering::SeqCst);
+    let began = Instant::now();
+    append(&other, 1);
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
+    assert_eq!(load(&page, RESERVATION_WORD), 0);
+    // The first process that opens the log forgets reservations.
+    page.words()[RESERVATION_WORD].store(7 << 32 | 4_000, Ordering::SeqCst);
+    drop((one, other));
+    let again = open(&folder);
+    assert_eq!(load(&page, RESERVATION_WORD), 0);
+    append(&again, 1);
+    check(&again, 1, 5);
+}
+
+#[test]
+fn reservations_of_several_processes_follow_each_other() {
+    let folder = folder();
+    let handles: Vec<DirectoryLog> = (0..4).map(|_| open(&folder)).collect();
+    thread::scope(|scope| {
+        for log in &handles {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    log.reserve(Duration::from_secs(5)).expect("reserved");
+                    let at = log.end().expect("an end");
+                    // No append of another handle began before the reservation.
+                    assert_eq!(log.append(at, &record(at)), Ok(Append::Appended));
+                    log.release();
+                }
+            });
+        }
+    });
+    check(&handles[0], 1, 81);
+}
+
 #[test]
 fn others_take_the_favour_of_a_process_back() {
     let folder = folder();

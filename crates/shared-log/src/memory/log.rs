@@ -12,12 +12,16 @@ use super::faults::{Connection, Delivery, Failure, Faults, Hook};
 use crate::{Append, LogError, LogId, Position, SharedLog, log::is_stopped};
 
 const MAX_RECORD_BYTES: usize = 64 << 20;
+/// A reservation lasts for that many calls of all handles: a log in memory has no clock.
+const RESERVED_CALLS: u64 = 64;
 
 /// A log in memory; clones share it. [`MemoryLog::with_faults`] gives a handle whose calls fail.
 #[derive(Clone, Debug)]
 pub struct MemoryLog {
     shared: Arc<Shared>,
     connection: Arc<Connection>,
+    /// Tells the handles apart; clones have the same.
+    handle: u64,
     max_record_bytes: usize,
 }
 
@@ -42,9 +46,24 @@ struct State {
     /// Appends that take effect at a later call.
     delayed: Vec<(u64, Position, Vec<u8>)>,
     calls: u64,
+    /// The handle with the reservation, and the call up to which it lasts.
+    reserved: Option<(u64, u64)>,
+    /// Handles with connections of their own.
+    handles: u64,
 }
 
 impl State {
+    /// Refuses an append of `handle` while another one has the next position reserved.
+    fn check_reserved(&self, handle: u64) -> Result<(), LogError> {
+        match self.reserved {
+            Some((holder, upto)) if holder != handle && self.calls <= upto => {
+                let what = "another node has reserved the next position".to_owned();
+                Err(LogError::Unavailable(what))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn end(&self) -> Position {
         self.records.len() as u64 + 1
     }
@@ -121,15 +140,19 @@ impl MemoryLog {
         Self {
             shared: Arc::new(shared),
             connection: Arc::default(),
+            handle: 0,
             max_record_bytes: MAX_RECORD_BYTES,
         }
     }
 
     /// A handle whose calls have faults, in a sequence that `seed` determines, and call `hook`.
     pub fn with_faults(&self, faults: Faults, seed: u64, hook: Option<Hook>) -> Self {
+        let mut state = self.shared.state.lock();
+        state.handles += 1;
         Self {
             shared: self.shared.clone(),
             connection: Arc::new(Connection::new(faults, seed, hook)),
+            handle: state.handles,
             max_record_bytes: self.max_record_bytes,
         }
     }
@@ -171,6 +194,7 @@ impl SharedLog for MemoryLog {
         }
         let no_answer = || Ok(Append::Unknown("an injected fault".into()));
         self.call(|state| {
+            state.check_reserved(self.handle)?;
             let delayed = |delay, state: &State| (state.calls + delay, at, record.to_vec());
             match self.connection.delivery() {
                 Delivery::Lost => no_answer(),
@@ -192,6 +216,19 @@ impl SharedLog for MemoryLog {
                 }
             }
         })
+    }
+
+    fn reserve(&self, _time: Duration) -> Result<(), LogError> {
+        self.call(|state| {
+            state.check_reserved(self.handle)?;
+            state.reserved = Some((self.handle, state.calls + RESERVED_CALLS));
+            Ok(())
+        })
+    }
+
+    fn release(&self) {
+        let mut state = self.shared.state.lock();
+        state.reserved = state.reserved.filter(|(holder, _)| *holder != self.handle);
     }
 
     fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {

@@ -4,7 +4,8 @@
 //! which some of them take and trim the log by. They stop for long and crash between calls, and within a call of the
 //! log or of the objects: before it takes effect, or after that and before the answer. Within these calls another node,
 //! whose connection is good, commits, takes a checkpoint and trims the log. Log and objects lose requests and answers,
-//! deliver late and twice; the log forgets what is trimmed. Afterwards the log alone is the truth:
+//! deliver late and twice; the log forgets what is trimmed. A group takes time to validate, so that nodes which lose
+//! positions reserve one, and crash with the reservation. Afterwards the log alone is the truth:
 //! - every transaction in it read what all before it had written (serializable, in the order of the log);
 //! - one that was acknowledged is in it once; one that was refused is not; one with an unknown outcome at most once;
 //! - a transaction that began after another one was acknowledged reads its writes (strict);
@@ -112,11 +113,49 @@ impl Numbers {
     }
 }
 
-impl StateMachine for Numbers {
+/// The state of a node. Each validation takes a while.
+#[derive(Debug)]
+struct Machine {
+    numbers: Numbers,
+    time: SimTime,
+    takes: Duration,
+    validations: usize,
+}
+
+impl Machine {
+    fn new(numbers: Numbers, time: &SimTime, takes: Duration) -> Self {
+        Self {
+            numbers,
+            time: time.clone(),
+            takes,
+            validations: 0,
+        }
+    }
+}
+
+impl StateMachine for Machine {
     type Transaction<'t> = Transaction;
     type Refused = ();
 
     fn validate(&mut self, group: &[Transaction]) -> Validated<()> {
+        self.validations += 1;
+        self.time.advance(self.takes);
+        self.numbers.validate(group)
+    }
+
+    fn batch_bytes(&self) -> usize {
+        // A few records.
+        400
+    }
+
+    fn apply(&mut self, at: Position, _: RecordHash, content: &[u8]) -> Result<(), String> {
+        self.numbers.apply(at, content);
+        Ok(())
+    }
+}
+
+impl Numbers {
+    fn validate(&self, group: &[Transaction]) -> Validated<()> {
         let mut written = Vec::new();
         let mut content = Vec::new();
         let mut outcomes = Vec::new();
@@ -137,18 +176,12 @@ impl StateMachine for Numbers {
         }
     }
 
-    fn batch_bytes(&self) -> usize {
-        // A few records.
-        400
-    }
-
-    fn apply(&mut self, at: Position, _: RecordHash, content: &[u8]) -> Result<(), String> {
+    fn apply(&mut self, at: Position, content: &[u8]) {
         for transaction in Transaction::decode_all(content) {
             for (key, value) in transaction.writes {
                 self.0.insert(key, (value, at));
             }
         }
-        Ok(())
     }
 }
 
@@ -220,7 +253,7 @@ struct Common {
 
 /// A node, and its connections.
 struct Member {
-    node: LogNode<MemoryLog, Numbers>,
+    node: LogNode<MemoryLog, Machine>,
     log: MemoryLog,
     blobs: MemoryBlobs,
 }
@@ -293,6 +326,8 @@ impl Common {
                 ..Retry::default()
             },
         };
+        let takes = Duration::from_millis(self.below(4));
+        let machine = Machine::new(machine, &self.time, takes);
         let node = LogNode::open(log.clone(), machine, next, last, options)?;
         Ok(Member { node, log, blobs })
     }
@@ -307,7 +342,10 @@ impl Common {
             "a commit that has returned is not read"
         );
         let group: Vec<Transaction> = (0..=self.below(3))
-            .map(|_| self.ledger().transaction(member.node.machine(), began_at))
+            .map(|_| {
+                self.ledger()
+                    .transaction(&member.node.machine().numbers, began_at)
+            })
             .collect();
         between();
         self.commit_group(member, group)
@@ -316,7 +354,9 @@ impl Common {
     /// A commit of a node that does not catch up first.
     fn commit_now(&self, member: &mut Member) -> Result<(), Failure> {
         let (began_at, _) = member.node.applied();
-        let transaction = self.ledger().transaction(member.node.machine(), began_at);
+        let transaction = self
+            .ledger()
+            .transaction(&member.node.machine().numbers, began_at);
         self.commit_group(member, vec![transaction])
     }
 
@@ -362,7 +402,7 @@ impl Common {
         let mut content = Vec::new();
         put(&mut content, next);
         put(&mut content, last.0);
-        content.extend(member.node.machine().encode());
+        content.extend(member.node.machine().numbers.encode());
         match member.blobs.get(MANIFEST)? {
             None => drop(member.blobs.create(MANIFEST, &content)?),
             Some((manifest, tag)) if decode_manifest(&manifest).1 < next => {
@@ -445,6 +485,8 @@ impl Rival {
                     Err(_) => panic!("a good connection fails"),
                 }
             }
+            // Another node has reserved the next position for longer than this one repeats its call.
+            Err(Failure::Node(NodeError::Log(LogError::Unavailable(_)))) => {}
             Err(Failure::Node(error)) => panic!("a good connection fails: {error}"),
             Err(Failure::Blobs | Failure::Crashed) => panic!("a good connection fails"),
         }
@@ -637,7 +679,7 @@ impl World {
         for member in self.members.iter().flatten().chain([&*rival]) {
             let (next, _) = member.node.applied();
             assert_eq!(
-                *member.node.machine(),
+                member.node.machine().numbers,
                 states[next as usize - 1],
                 "the state before {next}"
             );
@@ -694,15 +736,27 @@ fn open(
     log: &MemoryLog,
     next: Position,
     last: RecordHash,
-) -> Result<LogNode<MemoryLog, Numbers>, NodeError> {
+) -> Result<LogNode<MemoryLog, Machine>, NodeError> {
+    open_slow(log, next, last, &SimTime::default(), Duration::ZERO)
+}
+
+/// A node whose validations take that long.
+fn open_slow(
+    log: &MemoryLog,
+    next: Position,
+    last: RecordHash,
+    time: &SimTime,
+    takes: Duration,
+) -> Result<LogNode<MemoryLog, Machine>, NodeError> {
     let mut nonces = Random(next);
     let options = Options {
         writer: 1,
         nonces: Box::new(move || nonces.next().into()),
-        time: Arc::new(SimTime::default()),
+        time: Arc::new(time.clone()),
         retry: Retry::default(),
     };
-    LogNode::open(log.clone(), Numbers::default(), next, last, options)
+    let machine = Machine::new(Numbers::default(), time, takes);
+    LogNode::open(log.clone(), machine, next, last, options)
 }
 
 fn writing(id: u64) -> Transaction {
@@ -779,6 +833,47 @@ fn a_group_that_no_record_can_hold_is_committed_in_parts() {
     assert!(node.commit(&[writing(22)]).is_ok(), "the node continues");
 }
 
+/// Another node commits within each append of one whose commits take long to prepare, and would get each position.
+#[test]
+fn a_commit_that_takes_long_gets_through_beside_a_constant_writer() {
+    const MOST: u64 = 1_000;
+    let log = MemoryLog::new(LogId(1), GRACE);
+    let time = SimTime::default();
+    let start = RecordHash::default();
+    let patient = log.with_faults(Faults::default(), 2, None);
+    let rival = open_slow(&patient, 1, start, &time, Duration::ZERO).expect("an empty log");
+    let rival = Arc::new(Mutex::new((rival, 0)));
+    let hook: Hook = {
+        let rival = rival.clone();
+        Arc::new(move |moment| {
+            let (rival, committed) = &mut *rival.lock().expect("no panic");
+            // Without a reservation, the slow node never gets there.
+            if moment == Moment::BeforeEffect && *committed < MOST {
+                match rival.commit(&[writing(*committed)]) {
+                    Ok(_) => *committed += 1,
+                    Err(NodeError::Log(LogError::Unavailable(_))) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            Fate::Continue
+        })
+    };
+    let slow = log.with_faults(Faults::default(), 1, Some(hook));
+    let takes = Duration::from_millis(30);
+    let mut node = open_slow(&slow, 1, start, &time, takes).expect("an empty log");
+    for round in 1..=5 {
+        let before = node.machine().validations;
+        let outcomes = node.commit(&[writing(MOST + round)]).expect("committed");
+        assert!(outcomes[0].is_ok());
+        let attempts = node.machine().validations - before;
+        assert!(attempts <= 3, "{attempts} attempts");
+        let mut rival = rival.lock().expect("no panic");
+        let committed = rival.0.commit(&[writing(0)]).expect("it is released");
+        assert!(committed[0].is_ok() && rival.1 < MOST);
+    }
+    assert!(rival.lock().expect("no panic").1 > 10, "it was in the way");
+}
+
 /// A refused call is not repeated, and one that cannot be reached is until the deadline.
 #[test]
 fn only_passing_failures_are_repeated() {
@@ -799,7 +894,7 @@ fn only_passing_failures_are_repeated() {
         let handle = log.with_faults(faults, 1, Some(hook));
         let opened = LogNode::open(
             handle,
-            Numbers::default(),
+            Machine::new(Numbers::default(), &time, Duration::ZERO),
             1,
             RecordHash::default(),
             options,

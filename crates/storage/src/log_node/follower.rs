@@ -91,7 +91,8 @@ impl<B: Backend> Shared<B> {
             } else {
                 let seen = self.history.applied();
                 let log = self.history.log();
-                match log.wait_unless(seen, LONGEST_WAIT, &follower.stop) {
+                let wait = self.time_to_trim().unwrap_or(LONGEST_WAIT);
+                match log.wait_unless(seen, wait.min(LONGEST_WAIT), &follower.stop) {
                     Ok(_) => {}
                     Err(LogError::Unavailable(_)) => follower.pause(FAILURE_PAUSE),
                     // Each call of this process says so.

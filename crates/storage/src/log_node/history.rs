@@ -1,8 +1,11 @@
 //! Reading the shared log as the history of a database: versions, times, and entries of the change stream.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use isomer_shared_log::{LogError, Position, Record, Retry, SharedLog};
@@ -143,6 +146,11 @@ impl History {
     ) -> Result<T, LogError> {
         let random = || (self.random)();
         self.retry.call(&*self.time, random, || call(&*self.log))
+    }
+
+    /// The time by a monotonic clock.
+    pub(super) fn now(&self) -> Duration {
+        self.time.now()
     }
 
     /// The first position that is left.

@@ -25,6 +25,8 @@ pub(super) enum Change<'t, B: Backend> {
     Tables(&'t TablesLoad),
     /// The change stream is to be trimmed up to and including this version: it is alone in its record.
     Trim(Version),
+    /// A record that changes nothing, so that those before it can be trimmed: it is alone in its record.
+    Note,
 }
 
 /// The pairs of a bulk load, whose keys must not exist, and its entry of the change stream.
@@ -107,8 +109,8 @@ impl<B: Backend> Machine<B> {
     ) -> Vec<Result<(), Refusal>> {
         let works = group.iter().map(|change| match change {
             Change::Commit(work) => *work,
-            Change::Load(_) | Change::Tables(_) | Change::Trim(_) => {
-                unreachable!("loads and trims are alone in their group")
+            Change::Load(_) | Change::Tables(_) | Change::Trim(_) | Change::Note => {
+                unreachable!("loads, trims and notes are alone in their group")
             }
         });
         let validation = self.state.validate(first, works.clone());
@@ -263,6 +265,7 @@ impl<B: Backend> StateMachine for Machine<B> {
                 encoder.trim((*upto).min(first - 1));
                 vec![Ok(())]
             }
+            [Change::Note] => vec![Ok(())],
             [Change::Load(load)] => {
                 let checked = self.check_load(load);
                 if checked.is_ok() {
@@ -380,7 +383,7 @@ impl<B: Backend> StateMachine for Machine<B> {
             return outcome;
         }
         match group {
-            [Change::Trim(_)] => {}
+            [Change::Trim(_) | Change::Note] => {}
             [Change::Load(_)] => state.guards.lock().raise_floor(head.first),
             _ => state.record_group(),
         }

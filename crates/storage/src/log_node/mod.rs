@@ -61,6 +61,8 @@ pub(crate) struct Shared<B: Backend> {
     log_time: Arc<LogTime>,
     /// [`Backend::log_point`] when the log was trimmed last.
     trimmed_for: AtomicU64,
+    /// When the records can be trimmed that were too young at the last trim; `None` if there were none.
+    young_until: Mutex<Option<Duration>>,
     /// One trim at a time.
     trimming: Mutex<()>,
     follower: Follower,
@@ -101,6 +103,8 @@ impl<B: Backend> Shared<B> {
         let mut node = node.map_err(|error| history_error(&history, error))?;
         node.catch_up()
             .map_err(|error| history_error(&history, error))?;
+        // An earlier process may have left what was too young.
+        let young_until = history.now() + history.log().grace();
         let shared = Arc::new(Self {
             state: state.clone(),
             history,
@@ -108,6 +112,7 @@ impl<B: Backend> Shared<B> {
             retention: options.retention,
             log_time,
             trimmed_for: AtomicU64::new(point.next),
+            young_until: Mutex::new(Some(young_until)),
             trimming: Mutex::default(),
             follower: Follower::default(),
         });
@@ -362,6 +367,13 @@ impl<B: Backend> Shared<B> {
     /// Whether more of the log could be trimmed than when it was trimmed last.
     fn may_trim(&self) -> bool {
         self.state.backend.log_point().next > self.trimmed_for.load(Ordering::Relaxed)
+            || self.time_to_trim().is_some_and(|time| time.is_zero())
+    }
+
+    /// The time until records can be trimmed that were too young for it; `None` if there are none.
+    fn time_to_trim(&self) -> Option<Duration> {
+        let until = *self.young_until.lock();
+        until.map(|until| until.saturating_sub(self.history.now()))
     }
 
     /// See [`crate::Optimistic::trim_log`].
@@ -369,9 +381,50 @@ impl<B: Backend> Shared<B> {
         let _trimming = self.trimming.lock();
         let point = self.state.backend.log_point().next;
         self.trimmed_for.store(point, Ordering::Relaxed);
+        *self.young_until.lock() = None;
         if point <= self.history.first()? {
             return Ok(());
         }
+        let below = self.unneeded_below(point)?;
+        let trimmed = self.node.lock().trim(below);
+        let first = trimmed.map_err(|error| self.error(error))?;
+        if first < below {
+            let again = self.history.now() + self.history.log().grace();
+            *self.young_until.lock() = Some(again);
+        }
+        Ok(())
+    }
+
+    /// Trims the log without the grace period if no other process has the database open, and ends the segment that is
+    /// left: after a compaction, the files are what is needed.
+    pub(crate) fn compact_log(&self) -> Result<(), StorageError> {
+        let alone = match self.state.backend.hold_alone(Duration::ZERO) {
+            Ok(Some(alone)) => alone,
+            // The others may need what is there, for a while.
+            Ok(None) | Err(StorageError::NeedsAlone { .. }) => return self.trim_log(),
+            Err(error) => return Err(error),
+        };
+        let _trimming = self.trimming.lock();
+        let point = self.state.backend.log_point().next;
+        // The last record stays, and with it the segment: once it is alone in there, a note begins another one.
+        for appends in [true, false] {
+            if point <= self.history.first()? {
+                break;
+            }
+            let below = self.unneeded_below(point)?;
+            let mut node = self.node.lock();
+            let first = node.trim_alone(below).map_err(|error| self.error(error))?;
+            if appends && first + 1 >= self.history.applied() {
+                self.commit_alone(&mut node, Change::Note)?;
+            }
+        }
+        drop(alone);
+        Ok(())
+    }
+
+    /// The position below which neither the change stream nor the retention options need the log, of which the tables
+    /// hold everything before `point`. Drops entries of the change stream beyond the limits first.
+    fn unneeded_below(&self, point: Position) -> Result<Position, StorageError> {
         self.drop_entries()?;
         let now_ms = self.now_ms();
         let without_entries = self.node.lock().machine().stream().without_entries;
@@ -383,8 +436,7 @@ impl<B: Backend> Shared<B> {
             let found = self.history.at_time(kept)?;
             below = found.map_or(0, |found| below.min(found.at));
         }
-        let trimmed = self.node.lock().trim(below);
-        trimmed.map(drop).map_err(|error| self.error(error))
+        Ok(below)
     }
 
     fn now_ms(&self) -> u64 {

@@ -91,6 +91,59 @@ fn what_is_replayed_is_flushed() {
 }
 
 /// What the maintainer publishes, a follower adopts: it drops its memtable, and later takes over.
+/// Bytes of the files of the shared log.
+fn log_bytes(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder.join("shared")).expect("names");
+    let files = files.map(|entry| entry.expect("a name"));
+    let segments = files.filter(|entry| entry.path().extension().is_some_and(|it| it == "log"));
+    segments
+        .map(|entry| entry.metadata().expect("a file").len())
+        .sum()
+}
+
+/// After a compaction the log takes no more space than it has to, although its records are younger than the grace
+/// period, unless another process may still need them.
+#[test]
+fn a_compaction_of_a_process_that_is_alone_trims_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = LsmOptions {
+        sharing: LogSharing::Shared,
+        ..LsmOptions::default()
+    };
+    let mut expected = Map::new();
+    let engine = open(folder.path(), &options);
+    let other = open(folder.path(), &options);
+    let mut write = |round: u32| {
+        for number in 0..400_u32 {
+            let key = [round.to_be_bytes(), number.to_be_bytes()].concat();
+            let value = vec![number as u8; 10_000];
+            commit(&engine, &[(&key, &value)]);
+            expected.insert(key, value);
+        }
+        engine.trim_stream(engine.version()).expect("trimmed");
+        expected.clone()
+    };
+    let written = write(1);
+    Engine::compact(&engine).expect("compacted");
+    assert!(log_bytes(folder.path()) > 4_000_000, "the other needs it");
+    assert!(all(&other) == written, "it applies what it needs");
+    drop(other);
+    Engine::compact(&engine).expect("compacted");
+    let bytes = log_bytes(folder.path());
+    assert!(bytes < 1_000_000, "{bytes}");
+    assert!(all(&engine) == written);
+    let other = open(folder.path(), &options);
+    assert!(all(&other) == written, "nothing is missing");
+    let written = write(2);
+    assert!(all(&other) == written);
+    assert_sound(&other);
+    drop((engine, other));
+    // The next process begins with what is left.
+    let engine = open(folder.path(), &options);
+    assert!(all(&engine) == written);
+    assert_sound(&engine);
+}
+
 #[test]
 fn a_follower_adopts_tables_and_takes_over() {
     let folder = tempfile::tempdir().expect("a folder");

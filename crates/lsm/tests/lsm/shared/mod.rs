@@ -2,6 +2,7 @@
 //! locks and the shared log. `processes` has real ones.
 
 mod conversion;
+mod large_commit;
 mod loads;
 mod maintenance;
 mod power;

@@ -22,7 +22,7 @@ use isomer_vfs::{Call, FaultyDisk, RealDisk};
 
 use super::{assert_sound, open, small};
 
-const FOLDER: &str = "ISOMER_TEST_FOLDER";
+pub const FOLDER: &str = "ISOMER_TEST_FOLDER";
 const WRITER: &str = "ISOMER_TEST_WRITER";
 const COUNTER: &[u8] = b"counter";
 /// What a survivor waits at most for its commit.
@@ -118,7 +118,12 @@ fn write_until_killed() {
 
 /// A process that runs a test of this file in `folder`.
 fn test_process(test: &str, folder: &Path) -> Command {
-    let (_, module) = module_path!().split_once("::").expect("a module");
+    process_of(module_path!(), test, folder)
+}
+
+/// A process that runs an ignored test of the module with this path in `folder`.
+pub fn process_of(module: &str, test: &str, folder: &Path) -> Command {
+    let (_, module) = module.split_once("::").expect("a module");
     let mut command = Command::new(env::current_exe().expect("this program"));
     command
         .arg(format!("{module}::{test}"))
