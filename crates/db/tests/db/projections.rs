@@ -246,11 +246,11 @@ fn the_aggregation_projects_a_relationship_per_row() {
         ),
         ["\"n\" 7 [\"P\",\"Q\"]"]
     );
-    // One graph per group, of ids that are no nodes, in any case of the name.
+    // One graph per group, of ids that are no nodes.
     let groups = rows(
         &db,
         "UNWIND [['x', 1, 2], ['y', 2, 3], ['x', 2, 40]] AS e WITH e[0] AS name, e[1] AS a, e[2] AS b \
-         WITH name, GDS.graph.project(name, a, b) AS g RETURN name, g.nodeCount, g.relationshipCount ORDER BY name",
+         WITH name, gds.graph.project(name, a, b) AS g RETURN name, g.nodeCount, g.relationshipCount ORDER BY name",
     );
     assert_eq!(groups, ["\"x\" 3 2", "\"y\" 2 1"]);
     // Without rows there is no graph.

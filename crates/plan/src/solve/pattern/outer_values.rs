@@ -81,10 +81,7 @@ fn is_per_row(condition: &BoundExpr, outer: &FxHashSet<SlotId>) -> bool {
 
 /// Whether an expression is a value of the outer row that takes some work, and cannot fail.
 fn is_outer_value(expr: &BoundExpr, outer: &FxHashSet<SlotId>, arena: &Arena) -> bool {
-    if !matches!(
-        expr,
-        BoundExpr::Property { .. } | BoundExpr::Call { .. }
-    ) {
+    if !matches!(expr, BoundExpr::Property { .. } | BoundExpr::Call { .. }) {
         return false;
     }
     let (mut count, mut all) = (0, true);
@@ -134,7 +131,10 @@ fn is_connected(graph: &QueryGraph) -> bool {
             break;
         }
     }
-    let ends = graph.relationships.iter().flat_map(|one| [one.from, one.to]);
+    let ends = graph
+        .relationships
+        .iter()
+        .flat_map(|one| [one.from, one.to]);
     ends.chain(graph.nodes.iter().copied())
         .all(|node| reached.contains(&node))
 }

@@ -57,10 +57,13 @@ fn repeated(maker: &mut Maker<'_>) -> String {
 
 /// A condition that is false or null wherever [`fragile`] of the same node would fail.
 fn guard(maker: &mut Maker<'_>, node: &str) -> String {
-    match maker.random.below(4) {
+    match maker.random.below(6) {
         0 => format!("{node}.v > 0"),
         1 => format!("{node}.v IN [1, 2, 3]"),
         2 => format!("NOT {node}.v = 0"),
+        // These cost more than what they protect.
+        3 => format!("{node}.v + {node}.i > {node}.i"),
+        4 => format!("any(x IN [{node}.v, {node}.v] WHERE x > 0)"),
         _ => format!("{node}.v <> 0"),
     }
 }
