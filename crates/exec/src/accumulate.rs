@@ -29,6 +29,8 @@ enum State {
     Min(Value),
     Max(Value),
     Collect(Vec<Value>),
+    /// The rows of a graph.
+    Graph(Vec<Value>),
     /// Welford's running mean and sum of squared distances; whether it is a sample deviation.
     Deviation {
         count: f64,
@@ -183,6 +185,7 @@ impl Accumulator {
             Aggregation::Min => State::Min(Value::Null),
             Aggregation::Max => State::Max(Value::Null),
             Aggregation::Collect => State::Collect(Vec::new()),
+            Aggregation::ProjectGraph => State::Graph(Vec::new()),
             Aggregation::StDev | Aggregation::StDevP => State::Deviation {
                 count: 0.0,
                 mean: 0.0,
@@ -255,7 +258,7 @@ impl Accumulator {
                 *max = value.clone();
             }
             State::Min(_) | State::Max(_) => {}
-            State::Collect(values) => {
+            State::Collect(values) | State::Graph(values) => {
                 for _ in 0..times {
                     values.push(value.clone());
                 }
@@ -298,7 +301,7 @@ impl Accumulator {
                 vec![Value::Bool(false), numbers.into_value(), count(times)]
             }
             State::Avg(Mean::Other(sum), times) => vec![Value::Bool(true), sum, count(times)],
-            State::Collect(values) => vec![Value::from(values)],
+            State::Collect(values) | State::Graph(values) => vec![Value::from(values)],
             State::Deviation {
                 count,
                 mean,
@@ -338,7 +341,9 @@ impl Accumulator {
                 };
                 *count = times(number).ok_or_else(lost)?;
             }
-            (State::Collect(values), [Value::List(saved)]) => *values = saved.to_vec(),
+            (State::Collect(values) | State::Graph(values), [Value::List(saved)]) => {
+                *values = saved.to_vec();
+            }
             (
                 State::Deviation {
                     count,
@@ -381,6 +386,7 @@ impl Accumulator {
             )?,
             State::Min(value) | State::Max(value) => value,
             State::Collect(values) => Value::from(values),
+            State::Graph(rows) => env.project_graph(&rows)?,
             State::Deviation {
                 count,
                 squares,

@@ -8,7 +8,7 @@ use isomer_plan::Plan;
 use isomer_value::{Map, NodeId, Value};
 use parking_lot::Mutex;
 
-use crate::error::Result;
+use crate::{error::Result, value_size::value_bytes};
 
 /// Selections whose rows are kept, so that repeated calls do not build them again.
 const KEPT_SELECTIONS: usize = 4;
@@ -85,7 +85,40 @@ pub(crate) struct GatheredGraph {
     /// Per label its nodes, as dense numbers, ascending.
     pub(crate) labels: BTreeMap<Arc<str>, Vec<u32>>,
     pub(crate) types: BTreeMap<Arc<str>, TypeEdges>,
+    pub(crate) properties: BTreeMap<Arc<str>, NodeColumn>,
     pub(crate) configuration: Map,
+}
+
+/// A property of the nodes of a graph.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeColumn {
+    /// A value per node: integers, floats, or lists of them; null for a node that does not have the property.
+    pub(crate) values: Vec<Value>,
+    /// Whether an algorithm has computed it.
+    pub(crate) is_computed: bool,
+}
+
+impl NodeColumn {
+    fn bytes(&self) -> usize {
+        self.values.iter().map(value_bytes).sum()
+    }
+
+    /// Its type, as `gds.graph.list` shows it.
+    fn about(&self) -> String {
+        let kind = match self.values.iter().find(|value| !value.is_null()) {
+            Some(Value::Int(_)) => "Integer (DefaultValue(-9223372036854775808)",
+            Some(Value::List(items)) => match items.first() {
+                Some(Value::Int(_)) => "List of Integer (DefaultValue(null)",
+                _ => "List of Float (DefaultValue(null)",
+            },
+            _ => "Float (DefaultValue(NaN)",
+        };
+        let state = match self.is_computed {
+            true => "TRANSIENT",
+            false => "PERSISTENT",
+        };
+        format!("{kind}, {state})")
+    }
 }
 
 /// A part of the database, copied when it was projected.
@@ -103,8 +136,10 @@ pub(crate) struct ProjectedGraph {
     kept: Mutex<RecentSelections>,
 }
 
-/// Rows of recent selections, and the memory of the whole graph.
+/// What changes of a graph: its properties of nodes, and rows of recent selections; and the memory of the whole graph.
 struct RecentSelections {
+    properties: BTreeMap<Arc<str>, Arc<NodeColumn>>,
+    modified_at: SystemTime,
     selections: Vec<(Selection, Arc<Selected>)>,
     reservation: Reservation,
     bytes_of_graph: usize,
@@ -168,21 +203,27 @@ impl ProjectedGraph {
         let labels = gathered.labels.values();
         let labels: usize = labels.map(|nodes| nodes.len() * size_of::<u32>()).sum();
         let edges: usize = gathered.types.values().map(TypeEdges::bytes).sum();
-        let bytes = gathered.nodes.len() * size_of::<NodeId>() + labels + edges;
+        let columns: usize = gathered.properties.values().map(NodeColumn::bytes).sum();
+        let bytes = gathered.nodes.len() * size_of::<NodeId>() + labels + edges + columns;
         let memory = transaction.store().memory();
         let mut reservation = memory.reservation(MemoryKind::Queries);
         reservation
             .grow(bytes)
             .map_err(isomer_data::DataError::from)?;
+        let made_at = SystemTime::now();
+        let properties = gathered.properties.into_iter();
+        let properties = properties.map(|(name, column)| (name, Arc::new(column)));
         Ok(Self {
             name,
             nodes: gathered.nodes,
             labels: gathered.labels,
             types: gathered.types,
             version: transaction.version(),
-            made_at: SystemTime::now(),
+            made_at,
             configuration: gathered.configuration,
             kept: Mutex::new(RecentSelections {
+                properties: properties.collect(),
+                modified_at: made_at,
                 selections: Vec::new(),
                 reservation,
                 bytes_of_graph: bytes,
@@ -200,6 +241,46 @@ impl ProjectedGraph {
         self.kept.lock().keep(selection, selected);
     }
 
+    /// A property of its nodes.
+    pub(crate) fn property(&self, name: &str) -> Option<Arc<NodeColumn>> {
+        self.kept.lock().properties.get(name).cloned()
+    }
+
+    /// The names of the properties of its nodes.
+    pub(crate) fn property_names(&self) -> Vec<Arc<str>> {
+        self.kept.lock().properties.keys().cloned().collect()
+    }
+
+    /// Adds a property of its nodes; false if it has one of this name. An error if the budget has no room for it.
+    pub(crate) fn add_property(&self, name: Arc<str>, column: NodeColumn) -> Result<bool> {
+        let mut kept = self.kept.lock();
+        if kept.properties.contains_key(&name) {
+            return Ok(false);
+        }
+        kept.reserve(column.bytes())?;
+        kept.properties.insert(name, Arc::new(column));
+        kept.modified_at = SystemTime::now();
+        Ok(true)
+    }
+
+    /// Removes a property of its nodes.
+    pub(crate) fn remove_property(&self, name: &str) -> Option<Arc<NodeColumn>> {
+        let mut kept = self.kept.lock();
+        let removed = kept.properties.remove(name)?;
+        let bytes = removed.bytes();
+        kept.bytes_of_graph -= bytes;
+        let smaller = kept.reservation.bytes() - bytes;
+        // A smaller reservation is never refused.
+        let _ = kept.reservation.resize(smaller);
+        kept.modified_at = SystemTime::now();
+        Some(removed)
+    }
+
+    /// When a property was added or removed last.
+    pub(crate) fn modified_at(&self) -> SystemTime {
+        self.kept.lock().modified_at
+    }
+
     /// Number of relationships; undirected ones count twice.
     pub(crate) fn relationship_count(&self) -> usize {
         self.types.values().map(|edges| edges.pairs.len()).sum()
@@ -210,12 +291,17 @@ impl ProjectedGraph {
         self.kept.lock().reservation.bytes()
     }
 
-    /// Labels and types, with the properties of the latter, as `gds.graph.list` shows them.
+    /// Labels and types with their properties, as `gds.graph.list` shows them.
     pub(crate) fn schema(&self) -> Map {
-        let labels = self
-            .labels
-            .keys()
-            .map(|label| (label.clone(), Value::from(Map::new())));
+        let properties = self.kept.lock().properties.clone();
+        let labels = self.labels.iter().map(|(label, nodes)| {
+            let of_label = properties.iter().filter(|(_, column)| {
+                let mut values = nodes.iter().map(|node| &column.values[*node as usize]);
+                values.any(|value| !value.is_null())
+            });
+            let about = of_label.map(|(name, column)| (name.clone(), Value::from(column.about())));
+            (label.clone(), Value::from(about.collect::<Map>()))
+        });
         let types = self.types.iter().map(|(name, edges)| {
             let properties = edges.properties.keys().map(|property| {
                 let about = "Float (DefaultValue(NaN), PERSISTENT, Aggregation.NONE)";
@@ -242,6 +328,18 @@ impl RecentSelections {
         let selected = found.1.clone();
         self.selections.push(found);
         Some(selected)
+    }
+
+    /// Reserves memory for a part of the graph; selections make room for it.
+    fn reserve(&mut self, bytes: usize) -> Result<()> {
+        let more = self.reservation.bytes() + bytes;
+        if self.reservation.resize(more).is_err() {
+            self.selections.clear();
+            let resized = self.reservation.resize(self.bytes_of_graph + bytes);
+            resized.map_err(isomer_data::DataError::from)?;
+        }
+        self.bytes_of_graph += bytes;
+        Ok(())
     }
 
     /// Keeps a selection if the budget has room for it.

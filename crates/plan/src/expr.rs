@@ -283,6 +283,10 @@ pub enum BoundExpr {
         /// From and to, in bytes of the text that was planned.
         place: (u32, u32),
     },
+    /// A condition that is tested before its turn, to drop rows early: its truth value, and true where its evaluation
+    /// fails. The condition itself is tested again after all conditions that were written before it, and reports the
+    /// error of a row that they leave.
+    Early(Box<BoundExpr>),
     /// `-x`
     Negate(Box<BoundExpr>),
     /// `+x`: checks that x is a number.
@@ -456,6 +460,7 @@ macro_rules! visit_children {
                 }
             }
             BoundExpr::Not(x)
+            | BoundExpr::Early(x)
             | BoundExpr::Negate(x)
             | BoundExpr::Plus(x)
             | BoundExpr::IsNull(x)

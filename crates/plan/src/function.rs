@@ -398,6 +398,8 @@ aggregations! {
     StDevP "stDevP" ("number") -> StaticType::Float, "the standard deviation of a population";
     PercentileCont "percentileCont" ("number", "share") -> StaticType::Float, "a percentile, interpolated";
     PercentileDisc "percentileDisc" ("number", "share") -> StaticType::Any, "a percentile, the nearest value that occurs";
+    ProjectGraph "gds.graph.project" ("graphName", "sourceNode", "[targetNode]", "[dataConfig]", "[configuration]")
+        -> StaticType::Map, "a graph in memory of a relationship per row, described by a map";
 }
 
 impl Aggregation {

@@ -11,9 +11,10 @@ use isomer_value::{Map, Value};
 use thiserror::Error;
 
 use crate::expr::{BoundExpr, LabelRef, SlotId, TypeRef};
-use crate::function::{Function, Purity};
+use crate::function::{Aggregation, Function, Purity};
 use crate::physical::{
-    CountOf, Op, OpId, Plan, PlanBody, RelationshipIndexSeek, StatementClass, StatementMode,
+    Aggregate, CountOf, Op, OpId, Plan, PlanBody, RelationshipIndexSeek, StatementClass,
+    StatementMode,
 };
 use crate::solve::for_each_expr;
 
@@ -131,6 +132,14 @@ impl Plan {
     }
 }
 
+/// Whether each evaluation makes a graph in memory.
+fn makes_graph(aggregate: &Aggregate) -> bool {
+    aggregate
+        .aggregates
+        .iter()
+        .any(|(_, call)| call.function == Aggregation::ProjectGraph)
+}
+
 struct Reading<'p> {
     plan: &'p Plan,
     parameters: &'p Map,
@@ -209,6 +218,10 @@ impl Reading<'_> {
             Op::ProduceResult { columns, .. } => self.read.extend(columns),
             Op::ProcedureCall(call) => {
                 return Err(UntrackedReads::Procedure(call.procedure.name.clone()));
+            }
+            Op::Aggregate(aggregate) if makes_graph(aggregate) => {
+                let name = Aggregation::ProjectGraph.name();
+                return Err(UntrackedReads::Procedure(name.into()));
             }
             Op::LoadCsv { .. } => return Err(UntrackedReads::CsvFile),
             Op::Show { .. } => return Err(UntrackedReads::Metadata),

@@ -221,6 +221,119 @@ fn algorithms_return_what_the_library_does() {
 }
 
 #[test]
+fn the_aggregation_projects_a_relationship_per_row() {
+    let db = database();
+    let made = rows(
+        &db,
+        "MATCH (a:P) OPTIONAL MATCH (a)-[t:T]->(b) \
+         WITH gds.graph.project('g', a, b, { \
+             sourceNodeLabels: labels(a), targetNodeLabels: true, \
+             sourceNodeProperties: a {.n}, targetNodeProperties: b {.n}, \
+             relationshipType: type(t), relationshipProperties: t {.w}}, \
+             {undirectedRelationshipTypes: ['T']}) AS g \
+         RETURN g.graphName, g.nodeCount, g.relationshipCount, keys(g)",
+    );
+    let fields =
+        "[\"configuration\",\"graphName\",\"nodeCount\",\"projectMillis\",\"relationshipCount\"]";
+    assert_eq!(made, [format!("\"g\" 7 12 {fields}")]);
+    let triangles = "CALL gds.triangleCount.stats('g') YIELD globalTriangleCount AS n RETURN n";
+    assert_eq!(rows(&db, triangles), ["2"]);
+    assert_eq!(
+        rows(
+            &db,
+            "CALL gds.graph.nodeProperties.stream('g', ['n'], ['Q'], {listNodeLabels: true}) \
+             YIELD nodeProperty, propertyValue, nodeLabels RETURN nodeProperty, propertyValue, nodeLabels"
+        ),
+        ["\"n\" 7 [\"P\",\"Q\"]"]
+    );
+    // One graph per group, of ids that are no nodes.
+    let groups = rows(
+        &db,
+        "UNWIND [['x', 1, 2], ['y', 2, 3], ['x', 2, 40]] AS e WITH e[0] AS name, e[1] AS a, e[2] AS b \
+         WITH name, gds.graph.project(name, a, b) AS g RETURN name, g.nodeCount, g.relationshipCount ORDER BY name",
+    );
+    assert_eq!(groups, ["\"x\" 3 2", "\"y\" 2 1"]);
+    // Without rows there is no graph.
+    assert_eq!(
+        rows(
+            &db,
+            "MATCH (a:None) RETURN gds.graph.project('none', a, null)"
+        ),
+        ["null"]
+    );
+    assert_eq!(
+        rows(
+            &db,
+            "CALL gds.graph.list() YIELD graphName AS g RETURN collect(g)"
+        ),
+        ["[\"g\",\"x\",\"y\"]"]
+    );
+}
+
+#[test]
+fn properties_of_nodes_are_projected_computed_and_written() {
+    let db = database();
+    db.query("MATCH (p:P) WHERE p.n < 3 SET p.score = p.n, p.v = [1.5, p.n]")
+        .unwrap();
+    db.query(
+        "CALL gds.graph.project('g', {P: {properties: {score: {defaultValue: 9}, v: 'v'}}, Q: {}}, '*', \
+         {nodeProperties: 'n'})",
+    )
+    .unwrap();
+    let stream = |property: &str| {
+        rows(
+            &db,
+            &format!(
+                "CALL gds.graph.nodeProperty.stream('g', '{property}') YIELD nodeId, propertyValue \
+                 RETURN gds.util.asNode(nodeId).n AS n, propertyValue ORDER BY n"
+            ),
+        )
+    };
+    assert_eq!(
+        stream("score"),
+        ["1 1", "2 2", "3 9", "4 9", "5 9", "6 9", "7 9"]
+    );
+    assert_eq!(stream("v"), ["1 [1.5,1]", "2 [1.5,2]"]);
+    let mutated = "CALL gds.wcc.mutate('g', {mutateProperty: 'group', nodeLabels: ['P']}) \
+        YIELD mutateMillis, nodePropertiesWritten, componentCount RETURN nodePropertiesWritten, componentCount";
+    assert_eq!(rows(&db, mutated), ["7 2"]);
+    assert!(error(&db, mutated).contains("have a property `group` already"));
+    assert_eq!(
+        stream("group"),
+        ["1 0", "2 0", "3 0", "4 0", "5 0", "6 0", "7 1"]
+    );
+    for algorithm in ["betweenness", "louvain", "pageRank"] {
+        let text = format!(
+            "CALL gds.{algorithm}.mutate('g', {{mutateProperty: '{algorithm}'}}) \
+             YIELD nodePropertiesWritten AS n, configuration AS c RETURN n, c.mutateProperty"
+        );
+        assert_eq!(rows(&db, &text), [format!("7 \"{algorithm}\"")]);
+    }
+    // Nothing is in the database until it is written.
+    assert_eq!(rows(&db, "MATCH (p:P) RETURN count(p.group) AS n"), ["0"]);
+    let written = "CALL gds.graph.nodeProperties.write('g', ['n', {group: 'part'}], 'Q') \
+        YIELD graphName, nodeProperties, propertiesWritten RETURN graphName, nodeProperties, propertiesWritten";
+    assert_eq!(rows(&db, written), ["\"g\" [\"n\",\"part\"] 2"]);
+    assert_eq!(rows(&db, "MATCH (p:P) WHERE p.part = 1 RETURN p.n"), ["7"]);
+    let schema = "CALL gds.graph.list('g') YIELD schema, creationTime, modificationTime \
+        RETURN keys(schema.nodes.P), creationTime < modificationTime";
+    assert_eq!(
+        rows(&db, schema),
+        ["[\"betweenness\",\"group\",\"louvain\",\"n\",\"pageRank\",\"score\",\"v\"] true"]
+    );
+    let dropped = "CALL gds.graph.nodeProperties.drop('g', ['group']) YIELD propertiesRemoved RETURN propertiesRemoved";
+    assert_eq!(rows(&db, dropped), ["7"]);
+    assert!(error(&db, dropped).contains("no property `group`"));
+    assert_eq!(
+        rows(
+            &db,
+            "CALL gds.version() YIELD gdsVersion RETURN gdsVersion = gds.version()"
+        ),
+        ["true"]
+    );
+}
+
+#[test]
 fn a_projection_is_a_copy_of_its_moment_and_counts_in_the_budget() {
     let db = database();
     let used = || db.memory().unwrap().usage(MemoryKind::Queries).used_bytes;
@@ -267,10 +380,31 @@ fn what_is_not_supported_is_refused_by_name() {
     let db = database();
     db.query("CALL gds.graph.project('g', '*', {ALL: {type: '*', properties: 'w'}})")
         .unwrap();
+    db.query("MATCH (p:P {n: 1}) SET p.text = 'a'").unwrap();
     for (text, part) in [
         (
-            "CALL gds.graph.project('h', 'P', 'T', {nodeProperties: 'n'})",
-            "`nodeProperties`",
+            "CALL gds.graph.project('h', 'P', 'T', {nodeProperties: 'text'})",
+            "`text`",
+        ),
+        (
+            "CALL gds.graph.nodeProperty.stream('g', 'rank')",
+            "no property `rank`",
+        ),
+        (
+            "CALL gds.wcc.mutate('g', {})",
+            "`mutateProperty` is missing",
+        ),
+        (
+            "MATCH (a:P)-->(b) RETURN gds.graph.project('g', a, b)",
+            "already exists",
+        ),
+        (
+            "MATCH (a:P)-->(b) RETURN gds.graph.project('h', a.n = 0, b)",
+            "`sourceNode` is a node or its id",
+        ),
+        (
+            "MATCH (a:P)-->(b) RETURN gds.graph.project('h', a, b, {relationshipKind: 'T'})",
+            "`relationshipKind`",
         ),
         ("CALL gds.graph.project('h', 'Missing', 'T')", "`Missing`"),
         ("CALL gds.graph.project('h', 'P', 'Nothing')", "`Nothing`"),
@@ -348,6 +482,14 @@ fn only_what_writes_records_needs_the_right_to_write() {
     );
     assert_eq!(class("CALL gds.graph.drop('g')"), StatementClass::Read);
     assert_eq!(class("CALL gds.wcc.stream('g')"), StatementClass::Read);
+    assert_eq!(
+        class("CALL gds.wcc.mutate('g', {mutateProperty: 'c'})"),
+        StatementClass::Read
+    );
+    assert_eq!(
+        class("CALL gds.graph.nodeProperties.write('g', 'c')"),
+        StatementClass::Write
+    );
     assert_eq!(
         class("CALL gds.wcc.write('g', {writeProperty: 'c'})"),
         StatementClass::Write

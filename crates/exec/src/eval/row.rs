@@ -32,6 +32,7 @@ pub(crate) fn value(expr: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<V
         BoundExpr::At { inner, place } => value(inner, row, cx).map_err(|error| error.at(*place)),
         BoundExpr::And(terms) => conjunction(terms, false, row, cx),
         BoundExpr::Or(terms) => conjunction(terms, true, row, cx),
+        BoundExpr::Early(condition) => early(condition, row, cx),
         BoundExpr::Case {
             subject,
             arms,
@@ -145,6 +146,15 @@ fn conjunction(terms: &[BoundExpr], or: bool, row: Row<'_>, cx: &mut Cx<'_>) -> 
     } else {
         Value::Bool(!or)
     })
+}
+
+/// The truth value of a condition, and true where its evaluation fails: it is tested again, and fails then.
+fn early(condition: &BoundExpr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+    match value(condition, row, cx).and_then(|value| truth(&value, "WHERE")) {
+        Ok(known) => Ok(known.map_or(Value::Null, Value::Bool)),
+        Err(ExecError::Raised { .. }) => Ok(Value::Bool(true)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a predicate holds for a row.

@@ -15,7 +15,13 @@ use super::{
     strict::{self, equal_truth},
     truth::not_boolean,
 };
-use crate::{chunk::Chunk, column::Column, context::Cx, error::Result, function::Function};
+use crate::{
+    chunk::Chunk,
+    column::Column,
+    context::Cx,
+    error::{ExecError, Result},
+    function::Function,
+};
 
 /// The rows of a chunk for which an expression is evaluated.
 #[derive(Clone, Copy)]
@@ -64,6 +70,7 @@ pub(crate) fn column<'c>(
         }
         BoundExpr::And(terms) => conjunction(terms, false, chunk, rows, cx),
         BoundExpr::Or(terms) => conjunction(terms, true, chunk, rows, cx),
+        BoundExpr::Early(condition) => early(expr, condition, chunk, rows, cx),
         BoundExpr::Not(term) => negation(term, chunk, rows, cx),
         BoundExpr::Compare { op, left, right } => comparison(*op, left, right, chunk, rows, cx),
         BoundExpr::Arith { op, left, right } => arithmetic(*op, left, right, chunk, rows, cx),
@@ -139,6 +146,21 @@ fn negation(
         *truth = truth.map(|truth| !truth);
     }
     Ok(Column::Bools(truths))
+}
+
+/// A condition that is true where it fails: all rows at once if it fails for none.
+fn early(
+    expr: &BoundExpr,
+    condition: &BoundExpr,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    match truths(condition, "WHERE", chunk, rows, cx) {
+        Ok(truths) => Ok(Column::Bools(truths)),
+        Err(ExecError::Raised { .. }) => row_by_row(expr, chunk, rows, cx),
+        Err(error) => Err(error),
+    }
 }
 
 fn comparison(

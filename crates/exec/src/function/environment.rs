@@ -59,6 +59,9 @@ pub trait Environment {
     ) -> Result<Value>;
     /// Fails if a value of about `bytes` bytes would exceed the query's memory limit.
     fn allow_bytes(&self, bytes: usize) -> Result<()>;
+    /// Makes the graph in memory of the rows of `gds.graph.project` (name, source, target and two maps of settings
+    /// each), and describes it; null without rows.
+    fn project_graph(&self, rows: &[Value]) -> Result<Value>;
 }
 
 /// A query on a convergent field.

@@ -112,6 +112,9 @@ impl Environment for Stub {
         })
     }
 
+    fn project_graph(&self, _: &[Value]) -> Result<Value> {
+        Err(ExecError::Unsupported("no graphs".into()))
+    }
     fn allow_bytes(&self, bytes: usize) -> Result<()> {
         if bytes > 1 << 20 {
             Err(ExecError::limit("1 MiB", "ask for less"))

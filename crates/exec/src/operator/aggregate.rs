@@ -201,6 +201,7 @@ fn enumerates(call: &AggregateCall) -> bool {
     matches!(
         call.function,
         Aggregation::Collect
+            | Aggregation::ProjectGraph
             | Aggregation::StDev
             | Aggregation::StDevP
             | Aggregation::PercentileCont

@@ -559,7 +559,10 @@ fn functions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
         }
         .into()
     });
-    let aggregations = Aggregation::ALL.iter().map(|function| {
+    let available = Aggregation::ALL
+        .iter()
+        .filter(|function| **function != Aggregation::ProjectGraph || cfg!(feature = "algorithms"));
+    let aggregations = available.map(|function| {
         ShownFunction {
             name: function.name(),
             category: AGGREGATING,

@@ -6,7 +6,7 @@ mod apoc;
 mod builtins;
 mod estimate;
 #[cfg(feature = "algorithms")]
-mod gds;
+pub(crate) mod gds;
 mod indexes;
 mod neo4j;
 #[cfg(feature = "algorithms")]

@@ -138,6 +138,17 @@ fn bind_aggregate_arguments<'a>(
         } => (arguments, *distinct),
         _ => (&[], false),
     };
+    if function == Aggregation::ProjectGraph && binder.catalog.procedure(function.name()).is_none()
+    {
+        return Err(PlanError::syntax(
+            "UnknownFunction",
+            format!(
+                "there is no function `{}()`: this build has no graph algorithms",
+                function.name()
+            ),
+            expr.span,
+        ));
+    }
     let (fewest, most) = function.arity();
     if arguments.len() < fewest || arguments.len() > most {
         return Err(super::function::wrong_count(
@@ -165,7 +176,12 @@ fn bind_aggregate_arguments<'a>(
         (Aggregation::Collect, Some(argument)) => StaticType::List(Box::new(argument.kind.clone())),
         _ => function.kind(),
     };
-    let arguments = bound.into_iter().map(|one| one.expr).collect();
+    let mut arguments: Vec<BoundExpr> = bound.into_iter().map(|one| one.expr).collect();
+    if function == Aggregation::ProjectGraph {
+        // One value per row, which is a list of all arguments.
+        arguments.resize(most, BoundExpr::null());
+        arguments = vec![BoundExpr::List(arguments)];
+    }
     Ok((
         AggregateCall {
             function,

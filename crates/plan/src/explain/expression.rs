@@ -201,6 +201,7 @@ impl<'p> ExprPrinter<'p> {
             }
             BoundExpr::In { item, list } => self.infix(item, "IN", list, out),
             BoundExpr::Not(inner) => self.prefix("NOT ", inner, out),
+            BoundExpr::Early(inner) => self.call("early", [&**inner], out),
             BoundExpr::Negate(inner) => self.prefix("-", inner, out),
             BoundExpr::Plus(inner) => self.prefix("+", inner, out),
             BoundExpr::IsNull(inner) => self.suffix(inner, " IS NULL", out),

@@ -273,7 +273,7 @@ impl<'c> Costs<'c> {
             BoundExpr::IsNotNull(value) => self
                 .about(value, arena, |facts| facts.present_share())
                 .unwrap_or(0.9),
-            BoundExpr::At { inner, .. } => self.selectivity(inner, arena),
+            BoundExpr::At { inner, .. } | BoundExpr::Early(inner) => self.selectivity(inner, arena),
             _ => 0.5,
         }
     }
@@ -450,7 +450,7 @@ pub(crate) fn list_length(list: &BoundExpr) -> f64 {
 }
 
 /// The cost of testing a predicate: comparisons, then property reads, sub-plans last.
-fn weight(predicate: &BoundExpr) -> u32 {
+pub(super) fn weight(predicate: &BoundExpr) -> u32 {
     let own = match predicate {
         BoundExpr::Subquery(_) => 1_000,
         BoundExpr::Property { .. } | BoundExpr::HasLabels { .. } => 5,
@@ -458,20 +458,12 @@ fn weight(predicate: &BoundExpr) -> u32 {
         BoundExpr::ListComprehension { .. }
         | BoundExpr::Quantifier { .. }
         | BoundExpr::Reduce { .. } => 20,
-        BoundExpr::At { .. } => 0,
+        BoundExpr::At { .. } | BoundExpr::Early(_) => 0,
         _ => 1,
     };
     let mut total: u32 = own;
     predicate.for_each_child(&mut |child| total = total.saturating_add(weight(child)));
     total
-}
-
-/// The predicates, cheap ones first, otherwise in the order written.
-pub(crate) fn cheapest_first(mut predicates: Vec<BoundExpr>) -> Vec<BoundExpr> {
-    if predicates.len() > 1 {
-        predicates.sort_by_cached_key(weight);
-    }
-    predicates
 }
 
 /// Rows out per row in of a repeated group with an average degree of `degree` per step.

@@ -13,6 +13,8 @@ mod distinct_ends;
 mod eager_aggregation;
 mod exists_subqueries;
 mod factor;
+mod failure;
+mod filter;
 mod footprint;
 mod index_order;
 mod live_slots;
@@ -226,57 +228,13 @@ impl<'p> Planner<'p> {
         );
         let steps = rules::separate_volatile(steps);
         let steps = if self.arena.plain {
-            steps
+            rules::separate_deferred(steps, self.arena)
         } else {
-            rules::rewrite(steps)
+            rules::rewrite(steps, self.arena)
         };
         let flow = chain_in_context(self, steps);
         (self.outer, self.context) = before;
         flow
-    }
-
-    fn filter(&mut self, flow: &mut Flow, predicates: Vec<BoundExpr>) {
-        let (exists, plain): (Vec<BoundExpr>, Vec<BoundExpr>) =
-            predicates.into_iter().partition(|predicate| {
-                !self.arena.plain && exists_subqueries::existence(predicate, self.arena).is_some()
-            });
-        let (mut counting, plain): (Vec<BoundExpr>, Vec<BoundExpr>) = plain
-            .into_iter()
-            .partition(|predicate| count_subqueries::counts(predicate, self.arena));
-        // Plain predicates first: sub-plans only run for the rows that they leave.
-        if !plain.is_empty() {
-            let selectivity: f64 = plain
-                .iter()
-                .map(|predicate| self.costs.selectivity(predicate, self.arena))
-                .product();
-            let rows = self.rows(flow) * selectivity;
-            let predicates = cost::cheapest_first(plain);
-            self.push(flow, |input| Op::Filter { input, predicates }, rows);
-        }
-        if !counting.is_empty() {
-            for predicate in &mut counting {
-                self.decorrelate_counts(flow, predicate);
-            }
-            let rows = self.rows(flow) * 0.3f64.powi(counting.len().min(8) as i32);
-            self.push(
-                flow,
-                |input| Op::Filter {
-                    input,
-                    predicates: counting,
-                },
-                rows,
-            );
-        }
-        for predicate in cost::cheapest_first(exists) {
-            let Some((root, anti)) = exists_subqueries::existence(&predicate, self.arena) else {
-                continue;
-            };
-            // A copy: the original sub-plan may be the value of the same expression elsewhere, and its
-            // leaves return one row, while those of the copy return the rows below this apply.
-            let right = exists_subqueries::graft(self.arena, root, flow.op);
-            let rows = self.rows(flow) * 0.5;
-            self.push(flow, |input| Op::SemiApply { input, right, anti }, rows);
-        }
     }
 
     fn merge(&mut self, flow: &mut Flow, merge: MergeStep) -> Result<()> {

@@ -10,6 +10,7 @@ use isomer_value::{IndexId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cost::{Costs, list_length};
+use super::failure::{condition_can_fail, value_can_fail};
 use super::selectivity::RangeBound;
 use crate::arena::Arena;
 use crate::catalog::{IndexInfo, ValueFacts};
@@ -212,13 +213,13 @@ struct DisjunctionTerm {
 }
 
 /// The untested disjunctions among the predicates on a record.
-fn disjunctions(facts: &Facts<'_>) -> Vec<Disjunction> {
+fn disjunctions(facts: &Facts<'_>, arena: &Arena) -> Vec<Disjunction> {
     let mut found = Vec::new();
     for position in facts.about.iter().copied().filter(|at| facts.open[*at]) {
         let BoundExpr::Or(terms) = without_position(&facts.predicates[position]) else {
             continue;
         };
-        if terms.len() > MAX_UNION_TERMS {
+        if terms.len() > MAX_UNION_TERMS || terms.iter().any(|term| is_guarded(term, arena)) {
             continue;
         }
         let others = facts.about.iter().copied();
@@ -243,6 +244,18 @@ fn disjunctions(facts: &Facts<'_>) -> Vec<Disjunction> {
         });
     }
     found
+}
+
+/// Whether a term has conjuncts that can fail and must not be evaluated where those before them are false, as in `$x <>
+/// 0 AND n.k = 10 / $x`: the keys of a seek are evaluated in any case.
+fn is_guarded(term: &BoundExpr, arena: &Arena) -> bool {
+    match without_position(term) {
+        BoundExpr::And(conjuncts) => conjuncts
+            .iter()
+            .skip(1)
+            .any(|one| condition_can_fail(one, arena)),
+        _ => false,
+    }
 }
 
 fn without_position(expr: &BoundExpr) -> &BoundExpr {
@@ -305,7 +318,7 @@ pub(crate) fn best_access(
     if arena.plain || best.rows <= 2.0 {
         return best;
     }
-    for disjunction in disjunctions(facts) {
+    for disjunction in disjunctions(facts, arena) {
         let Some(union) = union_access(costs, arena, facts, &disjunction, node, bound) else {
             continue;
         };
@@ -421,7 +434,7 @@ pub(crate) fn best_rel_access(
     if best.rows <= 2.0 {
         return best;
     }
-    for disjunction in disjunctions(facts) {
+    for disjunction in disjunctions(facts, arena) {
         let mut union = RelAccess {
             seeks: Vec::new(),
             // A relationship may satisfy several terms; the union must return it once.
@@ -462,7 +475,7 @@ fn rel_seeks(
     bound: &FxHashSet<SlotId>,
     hinted: Option<IndexId>,
 ) -> Option<RelAccess> {
-    let tests = sargable(facts, relationship.slot, bound);
+    let tests = sargable(arena, facts, relationship.slot, bound);
     let mut found = RelAccess {
         seeks: Vec::new(),
         overlaps: false,
@@ -525,7 +538,7 @@ fn single_accesses(
     let tests = if arena.plain {
         Vec::new()
     } else {
-        sargable(facts, node, bound)
+        sargable(arena, facts, node, bound)
     };
     let mut found = Vec::new();
     let mut consider = |access: Access| found.push(access);
@@ -839,20 +852,31 @@ fn range_of(
 }
 
 /// The untested predicates of the form `node.path <test> value` whose value is known.
-fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> Vec<Sargable<'e>> {
+fn sargable<'e>(
+    arena: &Arena,
+    facts: &Facts<'e>,
+    node: SlotId,
+    bound: &FxHashSet<SlotId>,
+) -> Vec<Sargable<'e>> {
     // The value must be known before the node is: it may read bound slots, but not the node itself.
     // Sub-plans are left to filters.
-    let known = |value: &BoundExpr| {
-        let mut known = !matches!(value, BoundExpr::Subquery(_));
+    let known = |value: &BoundExpr, is_early: bool| {
+        let mut known =
+            !matches!(value, BoundExpr::Subquery(_)) && !(is_early && value_can_fail(value, arena));
         value.for_each_slot(&mut |slot| known &= bound.contains(&slot) && slot != node);
         known
     };
     let mut found = Vec::new();
     for position in facts.about.iter().copied().filter(|at| facts.open[*at]) {
-        let predicate = &facts.predicates[position];
+        // Of an early copy, an index finds the records for which the condition is true; those for which it fails
+        // are not among them, as without the copy.
+        let (predicate, is_early) = match &facts.predicates[position] {
+            BoundExpr::Early(inner) => (&**inner, true),
+            other => (other, false),
+        };
         let mut add = |subject: &'e BoundExpr, test: Test<'e>, value: &'e BoundExpr| {
             if let Some(subject) = subject_of(subject, node)
-                && known(value)
+                && known(value, is_early)
             {
                 found.push(Sargable {
                     position,

@@ -995,3 +995,48 @@ fn the_console_runs_only_its_own_scripts() {
         assert_eq!(anonymous.get(path).status, 404, "{path}");
     }
 }
+
+/// Graphs in memory belong to the user that made them: another user of the same database sees, reads and drops none of
+/// them, and may use the same names.
+#[test]
+fn graphs_in_memory_are_those_of_their_user() {
+    let server = Server::new();
+    let ada = server.user("ada", "{\"people\":\"editor\"}");
+    let eve = server.user("eve", "{\"people\":\"editor\"}");
+    let run = |token: &str, text: &str| {
+        let body = serde_json::json!({ "query": text }).to_string();
+        let client = server.client(token);
+        let answer = client.json("POST", "/v1/databases/people/query", &body);
+        (
+            answer.status,
+            String::from_utf8_lossy(&answer.body).into_owned(),
+        )
+    };
+    let made = run(&ada, "CREATE (:A)-[:T]->(:A), (:B)");
+    assert_eq!(made.0, 200, "{}", made.1);
+    let made = run(&ada, "CALL gds.graph.project('g', 'A', 'T')");
+    assert_eq!(made.0, 200, "{}", made.1);
+    let count = "CALL gds.graph.list() YIELD graphName, nodeCount RETURN collect([graphName, nodeCount]) AS g";
+    let (_, of_eve) = run(&eve, count);
+    assert!(of_eve.contains("[]"), "{of_eve}");
+    for text in [
+        "CALL gds.wcc.stream('g')",
+        "CALL gds.graph.drop('g')",
+        "CALL gds.graph.nodeProperty.stream('g', 'x')",
+        "CALL gds.wcc.mutate('g', {mutateProperty: 'x'})",
+    ] {
+        let (status, message) = run(&eve, text);
+        assert_eq!(status, 400, "{text}: {message}");
+        assert!(message.contains("does not exist"), "{text}: {message}");
+    }
+    // The same name is another graph.
+    let made = run(
+        &eve,
+        "MATCH (n) RETURN gds.graph.project('g', n, null) AS g",
+    );
+    assert_eq!(made.0, 200, "{}", made.1);
+    assert!(run(&eve, count).1.contains("3"), "{:?}", run(&eve, count));
+    assert!(run(&ada, count).1.contains("2"), "{:?}", run(&ada, count));
+    assert_eq!(run(&eve, "CALL gds.graph.drop('g')").0, 200);
+    assert_eq!(run(&ada, "CALL gds.wcc.stream('g')").0, 200);
+}

@@ -8,7 +8,10 @@ use isomer_plan::{
 };
 use isomer_value::{Map, NodeId, Value};
 
-use super::arguments::{database, text, user};
+use super::{
+    arguments::{database, text, user},
+    columns::PropertyValues,
+};
 use crate::{
     error::{Result, shown},
     execution::{Execution, ExecutionOptions},
@@ -17,7 +20,7 @@ use crate::{
         settings::{Settings, refused},
         table::ProcedureRow,
     },
-    projection::{GatheredGraph, ProjectedGraph, TypeEdges},
+    projection::{GatheredGraph, NodeColumn, ProjectedGraph, TypeEdges},
     result::ResultRows,
 };
 
@@ -32,7 +35,7 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[ProcedureRow {
               relationshipCount: INTEGER, projectMillis: INTEGER",
     mode: ProcedureMode::Read,
     description: "a graph in memory: its nodes are the rows of a query with the column `id`, its relationships those \
-                  of one with `source` and `target`; other columns of numbers are properties of relationships",
+                  of one with `source` and `target`; other columns are properties",
     body: project,
 }];
 
@@ -88,7 +91,8 @@ pub(super) fn check_is_new(procedure: &str, name: &Arc<str>, call: &CallContext<
     }
 }
 
-fn exists(procedure: &str, name: &str) -> crate::ExecError {
+/// The error for a name that is taken.
+pub(super) fn exists(procedure: &str, name: &str) -> crate::ExecError {
     refused(
         procedure,
         format!(
@@ -119,7 +123,7 @@ pub(super) fn from_queries(
         call,
         |columns, row, call| nodes.add(procedure, columns, row, call),
     )?;
-    let (numbered, labels) = nodes.finish(call)?;
+    let (numbered, labels, properties) = nodes.finish(procedure, call)?;
     let mut edges = EdgeRows {
         procedure,
         nodes: &numbered,
@@ -146,6 +150,7 @@ pub(super) fn from_queries(
         nodes: numbered,
         labels,
         types,
+        properties,
         configuration,
     };
     ProjectedGraph::new(name.clone(), gathered, call.transaction)
@@ -227,10 +232,15 @@ fn node_in(procedure: &str, columns: &[Arc<str>], row: &[Value], name: &str) -> 
 pub(super) struct NodeRows {
     nodes: Vec<NodeId>,
     labels: BTreeMap<Arc<str>, Vec<NodeId>>,
+    pub(super) properties: PropertyValues,
 }
 
-/// Nodes in the order of their numbers, and per label its nodes.
-pub(super) type NumberedNodes = (Vec<NodeId>, BTreeMap<Arc<str>, Vec<u32>>);
+/// Nodes in the order of their numbers, per label its nodes, and per property its values.
+pub(super) type NumberedNodes = (
+    Vec<NodeId>,
+    BTreeMap<Arc<str>, Vec<u32>>,
+    BTreeMap<Arc<str>, NodeColumn>,
+);
 
 impl NodeRows {
     fn add(
@@ -240,17 +250,6 @@ impl NodeRows {
         row: &[Value],
         call: &mut CallContext<'_>,
     ) -> Result<()> {
-        let unknown = columns
-            .iter()
-            .find(|name| !["id", "labels"].contains(&&***name));
-        if let Some(name) = unknown {
-            return Err(refused(
-                procedure,
-                format!(
-                    "properties of nodes are not projected: leave `{name}` out of the query for nodes"
-                ),
-            ));
-        }
         let node = node_in(procedure, columns, row, "id")?;
         let labels = match cell(columns, row, "labels") {
             None => Vec::new(),
@@ -263,6 +262,12 @@ impl NodeRows {
                 return Err(refused(procedure, why));
             }
         };
+        for (name, value) in columns.iter().zip(row) {
+            if !["id", "labels"].contains(&&**name) {
+                call.hold(size_of::<(NodeId, Value)>())?;
+                self.properties.put(name, node, value.clone());
+            }
+        }
         self.put(node, &labels, call)
     }
 
@@ -282,7 +287,11 @@ impl NodeRows {
     }
 
     /// The nodes, numbered.
-    pub(super) fn finish(self, call: &mut CallContext<'_>) -> Result<NumberedNodes> {
+    pub(super) fn finish(
+        self,
+        procedure: &str,
+        call: &mut CallContext<'_>,
+    ) -> Result<NumberedNodes> {
         let mut nodes = self.nodes;
         nodes.sort_unstable();
         nodes.dedup();
@@ -298,7 +307,8 @@ impl NodeRows {
             numbers.dedup();
             labels.insert(label, numbers);
         }
-        Ok((nodes, labels))
+        let properties = self.properties.finish(procedure, &nodes)?;
+        Ok((nodes, labels, properties))
     }
 }
 

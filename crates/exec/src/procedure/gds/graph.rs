@@ -33,7 +33,7 @@ impl ProjectedGraph {
         call: &mut CallContext<'_>,
     ) -> Result<Selected> {
         let types = self.chosen_types(procedure, selection)?;
-        let nodes = self.chosen_nodes(procedure, selection)?;
+        let nodes = self.with_labels(procedure, &selection.labels)?;
         let numbers = nodes.as_ref().map(|nodes| {
             let mut numbers = vec![u32::MAX; self.nodes.len()];
             for (number, node) in nodes.iter().enumerate() {
@@ -145,13 +145,17 @@ impl ProjectedGraph {
         types.collect()
     }
 
-    /// The nodes of the chosen labels; none if all nodes are chosen.
-    fn chosen_nodes(&self, procedure: &str, selection: &Selection) -> Result<Option<Vec<u32>>> {
-        if selection.labels.is_empty() {
+    /// The nodes with some labels, ascending; none if all nodes are chosen, by no label.
+    pub(super) fn with_labels(
+        &self,
+        procedure: &str,
+        labels: &[Arc<str>],
+    ) -> Result<Option<Vec<u32>>> {
+        if labels.is_empty() {
             return Ok(None);
         }
         let mut nodes = Vec::new();
-        for name in &selection.labels {
+        for name in labels {
             let of_label = self.labels.get(name).ok_or_else(|| {
                 let known: Vec<&str> = self.labels.keys().map(|name| &**name).collect();
                 refused(

@@ -42,6 +42,14 @@ pub(super) const PROCEDURES: &[ProcedureRow] = &[
         description: "drops the graph in memory with a name, or those of a list",
         body: remove,
     },
+    ProcedureRow {
+        name: "gds.version",
+        parameters: "",
+        results: "gdsVersion: STRING",
+        mode: ProcedureMode::Read,
+        description: "the version of the library of which this server has a part",
+        body: |_, call| call.emit(vec![super::results::VERSION.into()]),
+    },
 ];
 
 fn list(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
@@ -122,7 +130,7 @@ fn about(graph: &ProjectedGraph, call: &CallContext<'_>) -> Vec<Value> {
     let database = call.host.as_ref().map(|host| host.database_name());
     let mut configuration: Map = graph.configuration.clone();
     configuration.insert("version", Value::Int(graph.version as i64));
-    let made = moment(graph.made_at);
+    let (made, modified) = (moment(graph.made_at), moment(graph.modified_at()));
     vec![
         Value::String(graph.name.clone()),
         database.map_or(Value::Null, Value::String),
@@ -132,8 +140,8 @@ fn about(graph: &ProjectedGraph, call: &CallContext<'_>) -> Vec<Value> {
         Value::Int(graph.nodes.len() as i64),
         Value::Int(graph.relationship_count() as i64),
         Value::Float(density),
-        made.clone(),
         made,
+        modified,
         graph.schema().into(),
     ]
 }

@@ -4,12 +4,17 @@
 //! not change it, and its reads are not part of a transaction's footprint.
 
 mod arguments;
+mod columns;
 mod cypher;
 mod graph;
 mod listing;
 mod native;
+mod properties;
 mod results;
+mod rows;
 mod run;
+
+pub(crate) use rows::project_rows;
 
 use super::{
     Registry,
@@ -21,6 +26,7 @@ pub(super) fn register(registry: &mut Registry) {
     register_procedures(registry, native::PROCEDURES);
     register_procedures(registry, cypher::PROCEDURES);
     register_procedures(registry, listing::PROCEDURES);
+    register_procedures(registry, properties::PROCEDURES);
     run::register(registry);
     register_functions(registry, results::FUNCTIONS);
 }

@@ -8,6 +8,7 @@ use isomer_value::{Map, NodeId, Value};
 
 use super::{
     arguments::text,
+    columns::{NodeProperty, node_properties},
     cypher::{ALL_TYPES, NodeRows, add, check_is_new},
 };
 use crate::{
@@ -48,6 +49,7 @@ fn project(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
         PROJECT,
         given(3),
         &[
+            "nodeProperties",
             "relationshipProperties",
             "readConcurrency",
             "validateRelationships",
@@ -63,15 +65,21 @@ fn project(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     for projection in &mut types {
         projection.properties.extend_from_slice(&common);
     }
+    let of_all_nodes = match settings.any("nodeProperties") {
+        Some(value) => node_properties(PROJECT, value)?,
+        None => Vec::new(),
+    };
     let mut rows = NodeRows::default();
-    for (label, shown_as) in labels(of_nodes)? {
-        read_nodes(&label, &shown_as, &mut rows, call)?;
+    for mut projection in label_projections(of_nodes)? {
+        projection.properties.extend_from_slice(&of_all_nodes);
+        projection.read(&mut rows, call)?;
     }
-    let (nodes, labels) = rows.finish(call)?;
+    let (nodes, labels, properties) = rows.finish(PROJECT, call)?;
     let mut gathered = GatheredGraph {
         nodes,
         labels,
         types: BTreeMap::new(),
+        properties,
         configuration: Map::new(),
     };
     for projection in types {
@@ -97,65 +105,80 @@ fn project(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     ])
 }
 
-/// The labels of a node projection, each with its name in the graph.
-fn labels(given: &Value) -> Result<Vec<(Arc<str>, Arc<str>)>> {
-    let wrong = |value: &Value| {
-        let why = format!(
-            "a node projection is a label, a list of labels, or a map of names to labels, not {}",
-            shown(value)
-        );
-        refused(PROJECT, why)
+/// The nodes with one label.
+struct LabelProjection {
+    /// The label; `*` for all nodes.
+    label: Arc<str>,
+    /// Its name in the graph.
+    name: Arc<str>,
+    properties: Vec<NodeProperty>,
+}
+
+/// The labels of a node projection.
+fn label_projections(given: &Value) -> Result<Vec<LabelProjection>> {
+    let plain = |label: &Arc<str>, name: &Arc<str>| LabelProjection {
+        label: label.clone(),
+        name: name.clone(),
+        properties: Vec::new(),
     };
     match given {
-        Value::String(label) => Ok(vec![(label.clone(), label.clone())]),
+        Value::String(label) => Ok(vec![plain(label, label)]),
         Value::List(items) => {
             let mut all = Vec::new();
             for item in items.iter() {
-                all.extend(labels(item)?);
+                all.extend(label_projections(item)?);
             }
             Ok(all)
         }
         Value::Map(map) => {
             let mut all = Vec::new();
             for (name, value) in map.iter() {
-                let settings = match value {
-                    Value::String(label) => {
-                        all.push((label.clone(), name.clone()));
-                        continue;
-                    }
-                    value => Settings::new(PROJECT, value, &["label"])?,
-                };
+                if let Value::String(label) = value {
+                    all.push(plain(label, name));
+                    continue;
+                }
+                let settings = Settings::new(PROJECT, value, &["label", "properties"])?;
                 let label = settings.name("label")?.unwrap_or_else(|| name.clone());
-                all.push((label, name.clone()));
+                let mut projection = plain(&label, name);
+                if let Some(properties) = settings.any("properties") {
+                    projection.properties = node_properties(PROJECT, properties)?;
+                }
+                all.push(projection);
             }
             Ok(all)
         }
-        other => Err(wrong(other)),
+        other => {
+            let why = format!(
+                "a node projection is a label, a list of labels, or a map of names to labels, not {}",
+                shown(other)
+            );
+            Err(refused(PROJECT, why))
+        }
     }
 }
 
-fn read_nodes(
-    label: &str,
-    name: &Arc<str>,
-    rows: &mut NodeRows,
-    call: &mut CallContext<'_>,
-) -> Result<()> {
-    let number = match label {
-        "*" => None,
-        label => Some(label_number(call.transaction, label).ok_or_else(|| {
-            let why = format!("no node has the label `{label}`: '*' projects all nodes");
-            refused(PROJECT, why)
-        })?),
-    };
-    let mut found: Vec<NodeId> = Vec::new();
-    scan(number, call, &mut found)?;
-    let names: &[Arc<str>] = match number {
-        None => &[],
-        Some(_) => std::slice::from_ref(name),
-    };
-    found
-        .into_iter()
-        .try_for_each(|node| rows.put(node, names, call))
+impl LabelProjection {
+    fn read(&self, rows: &mut NodeRows, call: &mut CallContext<'_>) -> Result<()> {
+        let number = match &*self.label {
+            "*" => None,
+            label => Some(label_number(call.transaction, label).ok_or_else(|| {
+                let why = format!("no node has the label `{label}`: '*' projects all nodes");
+                refused(PROJECT, why)
+            })?),
+        };
+        let mut found: Vec<NodeId> = Vec::new();
+        scan(number, call, &mut found)?;
+        for property in &self.properties {
+            property.read(&found, &mut rows.properties, call)?;
+        }
+        let names: &[Arc<str>] = match number {
+            None => &[],
+            Some(_) => std::slice::from_ref(&self.name),
+        };
+        found
+            .into_iter()
+            .try_for_each(|node| rows.put(node, names, call))
+    }
 }
 
 /// How the relationships of a type are stored.

@@ -10,8 +10,18 @@ use crate::{
     procedure::{settings::refused, table::FunctionRow},
 };
 
+/// The version of the library whose names and columns these are.
+pub(super) const VERSION: &str = "2.13.0";
+
 /// The functions.
 pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    FunctionRow::new(
+        "gds.version",
+        "",
+        StaticType::String,
+        "the version of the library of which this server has a part",
+        |_| Ok(VERSION.into()),
+    ),
     FunctionRow::new(
         "gds.util.asNode",
         "nodeId: ANY",

@@ -1,4 +1,4 @@
-//! The algorithms on graphs in memory: `gds.<algorithm>.stream|stats|write`.
+//! The algorithms on graphs in memory: `gds.<algorithm>.stream|stats|mutate|write`.
 
 use std::{sync::Arc, time::Instant};
 
@@ -28,7 +28,7 @@ use crate::{
         algorithms::{simple, work},
         settings::{Settings, refused},
     },
-    projection::{Selected, Selection},
+    projection::{NodeColumn, ProjectedGraph, Selected, Selection},
 };
 
 /// Registers the procedures.
@@ -63,11 +63,34 @@ enum Mode {
     Stream,
     /// One row with a summary.
     Stats,
+    /// A property per node of the graph in memory, and one row with a summary.
+    Mutate,
     /// A property per node, and one row with a summary.
     Write,
 }
 
-const EACH_MODE: &[Mode] = &[Mode::Stream, Mode::Stats, Mode::Write];
+const EACH_MODE: &[Mode] = &[Mode::Stream, Mode::Stats, Mode::Mutate, Mode::Write];
+
+impl Mode {
+    /// The last part of the names of its procedures.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Stats => "stats",
+            Self::Mutate => "mutate",
+            Self::Write => "write",
+        }
+    }
+
+    /// The option that names the property of its results, and the field with the time that storing them took.
+    fn property_option(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Stream | Self::Stats => None,
+            Self::Mutate => Some(("mutateProperty", "mutateMillis")),
+            Self::Write => Some(("writeProperty", "writeMillis")),
+        }
+    }
+}
 
 const ALL: &[(Algorithm, &[Mode])] = &[
     (Algorithm::Betweenness, EACH_MODE),
@@ -199,11 +222,6 @@ impl Algorithm {
             nullable: matches!(kind, StaticType::Any),
             default: None,
         };
-        let word = match mode {
-            Mode::Stream => "stream",
-            Mode::Stats => "stats",
-            Mode::Write => "write",
-        };
         let mut results: Vec<ProcedureField> = Vec::new();
         match (self, mode) {
             (Self::Dijkstra, _) => results.extend(PATH_FIELDS.iter().map(field)),
@@ -211,16 +229,16 @@ impl Algorithm {
                 results.push(field(&("nodeId", StaticType::Integer)));
                 results.extend(self.per_node().iter().map(field));
             }
-            (_, Mode::Stats | Mode::Write) => {
+            (_, Mode::Stats | Mode::Mutate | Mode::Write) => {
                 results.extend(self.summary().iter().chain(&SUMMARY).map(field));
             }
         }
-        if mode == Mode::Write {
-            results.push(field(&("writeMillis", StaticType::Integer)));
+        if let Some((_, millis)) = mode.property_option() {
+            results.push(field(&(millis, StaticType::Integer)));
             results.push(field(&("nodePropertiesWritten", StaticType::Integer)));
         }
         ProcedureSignature {
-            name: format!("{}.{word}", self.name()).into(),
+            name: format!("{}.{}", self.name(), mode.name()).into(),
             parameters: vec![
                 field(&("graphName", StaticType::Any)),
                 ProcedureField {
@@ -231,7 +249,7 @@ impl Algorithm {
             results,
             mode: match mode {
                 Mode::Write => ProcedureMode::Write,
-                Mode::Stream | Mode::Stats => ProcedureMode::Read,
+                Mode::Stream | Mode::Stats | Mode::Mutate => ProcedureMode::Read,
             },
         }
     }
@@ -279,37 +297,26 @@ impl Procedure for GraphProcedure {
             }
         };
         let mut known = [self.algorithm.options(), &COMMON].concat();
-        if self.mode == Mode::Write {
-            known.push("writeProperty");
-        }
+        known.extend(self.mode.property_option().map(|(option, _)| option));
         if graph.is_none() {
             known.extend(["nodeQuery", "relationshipQuery"]);
         }
         let settings = Settings::new(name, given, &known)?;
         let options = Options::of(self.algorithm, self.mode, name, &settings)?;
         let selection = selection(&settings)?;
-        let selected = match graph {
+        let graph = match graph {
             Some(graph) => {
                 let database = database(name, call)?;
                 let found = database.planner.graphs().get(&user(call), graph);
-                let found = found.ok_or_else(|| missing(name, graph))?;
-                found.select(name, selection, call)?
+                found.ok_or_else(|| missing(name, graph))?
             }
-            None => {
-                let (Some(nodes), Some(relationships)) = (
-                    settings.name("nodeQuery")?,
-                    settings.name("relationshipQuery")?,
-                ) else {
-                    return Err(refused(
-                        name,
-                        "a graph without a name needs `nodeQuery` and `relationshipQuery`",
-                    ));
-                };
-                let graph = "a graph without a name".into();
-                let made = from_queries(name, &graph, [&nodes, &relationships], &null, call)?;
-                made.select(name, selection, call)?
+            None if self.mode == Mode::Mutate => {
+                let why = "it needs a graph with a name: a graph without one is dropped at its end";
+                return Err(refused(name, why));
             }
+            None => Arc::new(unnamed_graph(name, &settings, call)?),
         };
+        let selected = graph.select(name, selection, call)?;
         let prepared = started.elapsed();
         if let Options::Dijkstra { source, target } = options {
             return shortest_path(name, &selected, source, target, call);
@@ -328,16 +335,43 @@ impl Procedure for GraphProcedure {
             Value::Int(0),
             given.clone(),
         ]);
-        if let Some(property) = settings
-            .name("writeProperty")?
-            .filter(|_| self.mode == Mode::Write)
+        if let Some((option, _)) = self.mode.property_option()
+            && let Some(property) = settings.name(option)?
         {
             let begun = Instant::now();
-            let written = found.write(nodes, &property, call)?;
-            row.extend([millis(begun.elapsed()), Value::Int(written as i64)]);
+            let count = match self.mode {
+                Mode::Mutate => found.mutate(name, nodes, property, &graph, call)?,
+                _ => found.write(nodes, &property, call)?,
+            };
+            row.extend([millis(begun.elapsed()), Value::Int(count as i64)]);
         }
         call.emit(row)
     }
+}
+
+/// The graph of two queries that are options of the call.
+fn unnamed_graph(
+    procedure: &str,
+    settings: &Settings<'_>,
+    call: &mut CallContext<'_>,
+) -> Result<ProjectedGraph> {
+    let (Some(nodes), Some(relationships)) = (
+        settings.name("nodeQuery")?,
+        settings.name("relationshipQuery")?,
+    ) else {
+        return Err(refused(
+            procedure,
+            "a graph without a name needs `nodeQuery` and `relationshipQuery`",
+        ));
+    };
+    let name = "a graph without a name".into();
+    from_queries(
+        procedure,
+        &name,
+        [&nodes, &relationships],
+        &Value::Null,
+        call,
+    )
 }
 
 fn selection(settings: &Settings<'_>) -> Result<Selection> {
@@ -393,10 +427,12 @@ impl Options {
                 refused(procedure, why)
             })
         };
-        if mode == Mode::Write && !settings.is_given("writeProperty") {
+        if let Some((option, _)) = mode.property_option()
+            && !settings.is_given(option)
+        {
             return Err(refused(
                 procedure,
-                "`writeProperty` is missing: it names the property that gets the results",
+                format!("`{option}` is missing: it names the property that gets the results"),
             ));
         }
         Ok(match algorithm {
@@ -594,6 +630,39 @@ impl NodeResults {
         }
         call.counters.properties_set += written;
         Ok(written)
+    }
+
+    /// Adds a property to the graph in memory; returns how many nodes get a value.
+    fn mutate(
+        &self,
+        procedure: &str,
+        nodes: &[NodeId],
+        property: Arc<str>,
+        graph: &ProjectedGraph,
+        call: &mut CallContext<'_>,
+    ) -> Result<u64> {
+        call.tick(nodes.len())?;
+        let mut values = vec![Value::Null; graph.nodes.len()];
+        for (at, node) in nodes.iter().enumerate() {
+            if let Ok(number) = graph.nodes.binary_search(node) {
+                values[number] = self.of(at);
+            }
+        }
+        let column = NodeColumn {
+            values,
+            is_computed: true,
+        };
+        match graph.add_property(property.clone(), column)? {
+            true => Ok(nodes.len() as u64),
+            false => Err(refused(
+                procedure,
+                format!(
+                    "nodes of the graph `{}` have a property `{property}` already: choose another `mutateProperty`, or \
+                     remove it with gds.graph.nodeProperties.drop",
+                    graph.name
+                ),
+            )),
+        }
     }
 }
 

@@ -60,6 +60,7 @@ impl Planner<'_> {
             self.keep_apart(problem, flow, apart);
             solved.push(at);
         }
+        self.compute_outer_values(problem, progress, flow);
         self.emit_testable(problem, progress, flow);
     }
 

@@ -11,15 +11,16 @@ mod components;
 mod emit;
 mod hints;
 mod order;
+mod outer_values;
 mod search;
 mod tree;
 
 use crate::expr::{BoundExpr, LabelRef, SlotId};
 use crate::logical::{HintKind, QueryGraph};
 use crate::physical::Op;
-use crate::solve::cost::cheapest_first;
 use crate::solve::seek::{Access, RelAccess};
 use crate::solve::{Flow, Planner, Result};
+use outer_values::OuterValues;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// One step towards the whole pattern.
@@ -66,10 +67,11 @@ struct Problem {
     hinted: FxHashMap<SlotId, HintKind>,
     /// Slots that a shortest path's conditions read in addition to its ends.
     condition_slots: Vec<Vec<SlotId>>,
+    outer_values: OuterValues,
 }
 
 impl Problem {
-    fn new(graph: QueryGraph) -> Self {
+    fn new(graph: QueryGraph, outer_values: OuterValues) -> Self {
         let slots_of = |expr: &BoundExpr| {
             let mut slots = Vec::new();
             expr.for_each_slot(&mut |slot| slots.push(slot));
@@ -141,6 +143,7 @@ impl Problem {
             labels,
             path_slots,
             condition_slots,
+            outer_values,
         }
     }
 
@@ -182,7 +185,11 @@ impl Planner<'_> {
     ///
     /// A hint that the plan does not follow.
     pub(in crate::solve) fn pattern(&mut self, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
-        let problem = Problem::new(graph);
+        let outer_values = match self.arena.plain {
+            true => OuterValues::default(),
+            false => OuterValues::of(&graph, &self.context, self.arena),
+        };
+        let problem = Problem::new(graph, outer_values);
         let first = self.arena.operators.len();
         // Estimates of a property depend on the labels of its node, wherever in the statement it is read.
         for (node, labels) in &problem.labels {
@@ -233,9 +240,9 @@ impl Planner<'_> {
         }
         let predicates = predicates
             .iter()
-            .map(|at| problem.graph.predicates[*at].clone())
+            .map(|at| problem.condition(*at, &progress.bound).clone())
             .collect();
-        self.filter(flow, cheapest_first(predicates));
+        self.filter(flow, predicates);
         flow.bound.clone_from(&progress.bound);
         progress.rows = self.rows(flow);
     }

@@ -1,5 +1,6 @@
 //! Query shapes with special plans: counts, groups and distinct ends of paths, sorts provided by an index,
-//! joins, existence, seeks of relationships, unions of seeks. Without predicates that filter out everything.
+//! joins, existence, seeks of relationships, unions of seeks, conditions that fail for rows that others drop. Without
+//! predicates that filter out everything.
 
 use super::expression::leaf;
 use super::graph::{LABELS, TYPES};
@@ -10,9 +11,10 @@ const FIELDS: [&str; 10] = ["v", "s", "f", "d.x", "m", "t", "z", "h", "du", "i"]
 
 /// A query of one of these shapes.
 pub(super) fn focused(maker: &mut Maker<'_>) -> String {
-    match maker.random.below(18) {
+    match maker.random.below(20) {
         15 | 16 => repeated(maker),
         17 => hinted(maker),
+        18 | 19 => guarded(maker),
         0 | 1 => counted_walk(maker),
         2 => extremes(maker),
         3 | 4 => sorted(maker),
@@ -50,6 +52,90 @@ fn repeated(maker: &mut Maker<'_>) -> String {
         _ => format!(
             "MATCH (a{first}) FOR k IN [a.v, a.s, null] WITH ORDINALITY n MATCH (a){one}(b) RETURN b.i AS x, k, n"
         ),
+    }
+}
+
+/// A condition that is false or null wherever [`fragile`] of the same node would fail.
+fn guard(maker: &mut Maker<'_>, node: &str) -> String {
+    match maker.random.below(6) {
+        0 => format!("{node}.v > 0"),
+        1 => format!("{node}.v IN [1, 2, 3]"),
+        2 => format!("NOT {node}.v = 0"),
+        // These cost more than what they protect.
+        3 => format!("{node}.v + {node}.i > {node}.i"),
+        4 => format!("any(x IN [{node}.v, {node}.v] WHERE x > 0)"),
+        _ => format!("{node}.v <> 0"),
+    }
+}
+
+/// A condition that fails for a node whose `v` is 0.
+fn fragile(maker: &mut Maker<'_>, node: &str) -> String {
+    match maker.random.below(6) {
+        0 => format!("6 % {node}.v = 0"),
+        1 => format!("NOT 6 / {node}.v < 3"),
+        2 => format!("6 / {node}.v IN [2, 3, null]"),
+        3 => format!("({node}.i < 3 OR 6 / {node}.v > 2)"),
+        4 => format!("toString(6 / {node}.v) <> '3'"),
+        _ => format!("6 / {node}.v > {}", maker.random.below(4)),
+    }
+}
+
+/// A condition that succeeds for every row, or none.
+fn sound(maker: &mut Maker<'_>, node: &str) -> String {
+    match maker.random.below(4) {
+        0 => format!("{node}.s = {} AND ", leaf(maker, Kind::Text)),
+        1 => format!("{node}.i <> {} AND ", maker.random.below(4)),
+        _ => String::new(),
+    }
+}
+
+/// Conditions that would fail for rows that the conditions before them drop: none of these queries may fail.
+fn guarded(maker: &mut Maker<'_>) -> String {
+    let (one, two) = (maybe_label(maker), maybe_label(maker));
+    let (r, q) = (link(maker, "r"), link(maker, "q"));
+    let node = maker.pick(&["a", "b"]);
+    let (guard, fragile) = (guard(maker, node), fragile(maker, node));
+    let (first, second) = (sound(maker, "a"), sound(maker, "b"));
+    match maker.random.below(13) {
+        0 => format!(
+            "MATCH (a{one}){r}(b{two}) WHERE {first}{guard} AND {second}{fragile} RETURN a.i AS x, b.i AS y"
+        ),
+        1 => format!(
+            "MATCH (a{one}){r}(b{two}) WITH a, b WHERE {first}{guard} WITH a, b WHERE {second}{fragile} RETURN a.i AS x, b.i AS y"
+        ),
+        2 => format!(
+            "MATCH (a{one}) WHERE {first}a.v <> 0 MATCH (a){r}(b{two}) WHERE {second}6 / a.v > 2 RETURN a.i AS x, b.i AS y"
+        ),
+        3 => format!(
+            "MATCH (a{one}){r}(b{two}) WHERE {first}a.v <> b.v WITH a, b WHERE {second}6 / (a.v - b.v) > 1 RETURN a.i AS x, b.i AS y"
+        ),
+        4 => format!(
+            "MATCH (a{one}){r}(b{two}) WHERE a.v <> b.v MATCH (b){q}(c) WHERE {second}6 / (a.v - b.v) <= c.v RETURN a.i AS x, c.i AS y"
+        ),
+        5 => format!(
+            "MATCH (a{one}) OPTIONAL MATCH (a){r}(b{two}) WHERE {second}b.v <> 0 AND 6 / b.v > 1 RETURN a.i AS x, b.i AS y"
+        ),
+        6 => format!(
+            "MATCH (a{one}) WHERE EXISTS {{ (a){r}(b) }} AND 6 / COUNT {{ (a){r}(b) }} > 1 RETURN a.i AS x"
+        ),
+        7 => format!(
+            "MATCH (a{one}) WHERE {first}a.v <> 0 MATCH (b{two}) WHERE b.v = 6 / a.v RETURN a.i AS x, b.i AS y"
+        ),
+        8 => format!(
+            "MATCH (a{one}) WHERE {first}a.v <> 0 MATCH (a)((l){q}(m) WHERE 6 / a.v > 1){{1,2}}(b{two}) RETURN a.i AS x, b.i AS y"
+        ),
+        9 => format!(
+            "MATCH (a{one}) WHERE {first}a.v <> 0 MATCH (b{two}) WHERE {second}b.v > 0 MATCH (a){r}(b) WHERE 6 / (a.v * b.v) > 0 RETURN a.i AS x, b.i AS y"
+        ),
+        10 => format!(
+            "MATCH (a{one}){r}(b{two}) WITH DISTINCT a, b WHERE {guard} WITH a, b ORDER BY a.i, b.i WHERE {second}{fragile} RETURN a.i AS x, b.i AS y"
+        ),
+        11 => format!(
+            "UNWIND [0, 1, 2, null] AS k MATCH (a{one}) WHERE k <> 0 AND {first}a.v = 6 / k RETURN k, a.i AS x"
+        ),
+        _ => {
+            format!("MATCH (a{one}) WHERE a.i = 1 OR (a.v <> 0 AND a.f > 6 / a.v) RETURN a.i AS x")
+        }
     }
 }
 
