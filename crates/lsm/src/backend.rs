@@ -76,9 +76,21 @@ impl LsmBackend {
             let opened = Self::open_own(directory, options, None, Some(store))?;
             Ok(Box::new(opened) as Box<dyn PrivateDatabase>)
         };
-        let Entered { lock, store } = processes::enter(directory, &options, &open_private)?;
+        let Entered {
+            lock,
+            store,
+            sharing,
+        } = processes::enter(directory, &options, &open_private)?;
+        let options = LsmOptions { sharing, ..options };
         match store {
             Some(store) if store.is_shared() => Self::open_shared(directory, options, lock, store),
+            Some(store) if store.is_shared_copy() && !options.read_only && !unfinished => {
+                let opened = Self::open_own(directory, options, lock, Some(store))?;
+                // It stays exclusive from now on.
+                let own = open::StoreFile::with_own_log(store.identity);
+                open::create(directory, opened.options(), own)?;
+                Ok(opened)
+            }
             store => Self::open_own(directory, options, lock, store),
         }
     }
@@ -115,7 +127,7 @@ impl LsmBackend {
             None => Ok(()), // closed: no more writes
         }));
         if store.is_none() {
-            open::create(directory, &options, identity, open::OWN_LOG)?;
+            open::create(directory, &options, open::StoreFile::with_own_log(identity))?;
         }
         let chunks = chunks(&options)?;
         let log_options = LogOptions {
@@ -147,7 +159,7 @@ impl LsmBackend {
         if store.is_some_and(|store| !store.is_whole()) && !options.read_only {
             // The manifest names the log now: earlier versions of the program would not check that.
             tree.store_chain()?;
-            open::create(directory, &options, identity, open::OWN_LOG)?;
+            open::create(directory, &options, open::StoreFile::with_own_log(identity))?;
         }
         let opened = Opened {
             wal: Wal::Own(Box::new(log)),
@@ -423,7 +435,10 @@ impl LsmBackend {
         };
         core.tree.write_copy(&files.stored, &tables, whole)?;
         open::copy_keys(&core.directory, target, &**disk)?;
-        open::create(target, &core.options, identity, open::OWN_LOG)?;
+        // A database that is open exclusively, such as a replica, has exclusive copies.
+        let of_shared = core.wal.shared().is_some() && core.options.sharing.is_shared();
+        let store = open::StoreFile::of_copy(identity, of_shared);
+        open::create(target, &core.options, store)?;
         end(&**disk, target, &marker)?;
         Ok(Copied {
             version: view.version(),
