@@ -205,7 +205,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "shared",
-        about: "the tests of the public interface, while a second process writes to their databases",
+        about: "the tests of the data layer and of the public interface, while a second process writes to their databases",
         needs: &[CC],
         when: When::Full,
         parts: &[Part::programs(&[Build::Tests], shared, 60.0)],
@@ -723,9 +723,10 @@ fn redb(program: &TestProgram) -> Option<Invocation> {
 /// The programs whose databases a second process can write to.
 fn shared(program: &TestProgram) -> Option<Invocation> {
     let is_db = program.package == "isomer-db" && program.is_target("db");
+    let is_data = program.package == "isomer-data" && program.is_target("data");
     let arguments: &[&str] = match is_suite(program, "isolation") {
         true => &["language_on_disk"],
-        false if is_db || is_suite(program, "golden") => &[],
+        false if is_db || is_data || is_suite(program, "golden") => &[],
         false => return None,
     };
     Some(Invocation {

@@ -21,8 +21,8 @@ use crate::{
   isomer backup people.db /backups/people --keep 14    # and forgets all but the last fourteen
   isomer backup --list /backups/people
 
-A shared database may be open elsewhere (`isomer share`), and any other one is backed up by the program or the server that
-has it open.")]
+The database may be open elsewhere. An exclusive one (`isomer share --help`), or a replica, is backed up by the program or the
+server that has it open.")]
 pub struct BackupOptions {
     /// The database
     #[arg(required_unless_present = "list")]

@@ -100,8 +100,8 @@ struct Cli {
     /// File with the key of an encrypted database: 32 bytes or 64 hexadecimal digits; default: the digits in ISOMER_KEY
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_name = "FILE")]
     key_file: Option<std::path::PathBuf>,
-    /// Whether other processes may have the database open at the same time; default: shared if `isomer share` or a
-    /// program has made it a shared one, otherwise exclusive
+    /// Whether other processes may have the database open at the same time; default: as the database is stored; a new
+    /// one is shared where that is possible
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, value_name = "MODE")]
     sharing: Option<open::SharingOption>,
     #[command(subcommand)]
@@ -134,7 +134,7 @@ enum Command {
     Checkpoint(backup::CheckpointOptions),
     /// Compacts a database and frees disk space
     Compact(backup::CompactOptions),
-    /// Makes a database a shared one, which any number of processes may have open
+    /// Makes an exclusive database a shared one, which any number of processes may have open
     Share(share::ShareOptions),
     /// Changes the master key of an encrypted database
     RotateKey(backup::RotateOptions),

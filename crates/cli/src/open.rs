@@ -270,22 +270,43 @@ fn needs_alone(path: &Path, others: &[SharingProcess]) -> anyhow::Error {
     )
 }
 
-/// Adds to the error for a database that is open elsewhere what to do: a shared one names its processes.
+/// Adds to the error for a database that is open elsewhere why it excludes this process, and what to do: a shared one
+/// names its processes.
 pub fn in_use(path: &Path, error: Error) -> anyhow::Error {
-    if !is_in_use(&error) || EngineKind::at(path) != Some(EngineKind::Lsm) {
+    let (true, Some(engine)) = (is_in_use(&error), EngineKind::at(path)) else {
         return error.into();
+    };
+    if engine != EngineKind::Lsm {
+        return anyhow!(
+            "{error}\n  one process at a time can have a database of the engine {} open: export it, and import it into \
+             one of the engine {}",
+            engine.name(),
+            EngineKind::Lsm.name()
+        );
     }
     let argument = crate::export::quoted(&path.display().to_string());
     if Sharing::at(path) != Some(Sharing::Shared) {
-        return anyhow!(
-            "{error}\n  several processes may use a database at once if it is a shared one: close it, and run \
-             `isomer share {argument}`"
-        );
+        let advice = sharing_advice(&argument, Sharing::check_folder(path));
+        return anyhow!("{error}\n  {advice}");
     }
     match processes(path) {
         Ok(others) if !others.is_empty() => needs_alone(path, &others),
         // One process has it exclusively, or an import needs it alone.
-        _ => anyhow!("{error}, wait until its import ends, or open it there as a shared one"),
+        _ => anyhow!(
+            "{error}, wait until its import ends, or open it there as a shared one; a replica can be open in one process \
+             at a time"
+        ),
+    }
+}
+
+/// Why one process at a time can have an exclusive database open, and what to do.
+fn sharing_advice(argument: &str, allowed: Result<(), Error>) -> String {
+    match allowed {
+        Ok(()) => format!(
+            "it is an exclusive database, which one process at a time can have open: close it, and run \
+             `isomer share {argument}`, unless it is a replica"
+        ),
+        Err(reason) => format!("one process at a time can have a database open there: {reason}"),
     }
 }
 
@@ -351,6 +372,18 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_exclusive_database_says_why() {
+        let said = sharing_advice("people", Ok(()));
+        assert!(said.contains("`isomer share people`"), "{said}");
+        let missing = Sharing::check_folder("/this/folder/does/not/exist");
+        let said = sharing_advice("people", missing);
+        assert!(
+            said.contains("open there: ") && said.contains("/this/folder/does/not/exist"),
+            "{said}"
+        );
+    }
 
     #[test]
     fn sizes_have_units() {

@@ -12,11 +12,10 @@ use crate::{open, style::line};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:
   isomer share people.db
-  isomer serve people.db &
-  isomer query people.db 'MATCH (p:Person) RETURN count(p)'
 
-Afterwards every command, server and program that opens the database as a shared one works while the others do. Version
-0.1.0 cannot open it any more. A copy made by `isomer checkpoint` or restored from a backup is not shared.")]
+A new database is a shared one, unless its folder or system does not allow it. This command is for those that were created
+by version 0.1.0 or with `--sharing exclusive`: afterwards every command, server and program works while others have the
+database open. `isomer --sharing exclusive checkpoint people.db copy.db` makes an exclusive copy of a shared database.")]
 pub struct ShareOptions {
     /// The database; created if there is none
     pub db: PathBuf,

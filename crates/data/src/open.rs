@@ -1,6 +1,6 @@
 //! Opening a database: what is loaded from the engine, and what an earlier process left unfinished.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use isomer_layout::{
     DataError,
@@ -124,6 +124,7 @@ impl DataStore {
                 key_hints: KeyHints::default(),
                 statistics: Arc::new(statistics),
                 own_replica: Arc::new(own_replica),
+                alone: OnceLock::new(),
                 replica_state,
                 keepers: Arc::new(RwLock::new(keepers)),
                 hooks,

@@ -2,8 +2,8 @@
 
 use std::{
     any::Any,
-    sync::{Arc, Weak},
-    time::Duration,
+    sync::{Arc, OnceLock, Weak},
+    time::{Duration, Instant},
 };
 
 use isomer_layout::{
@@ -42,6 +42,8 @@ use crate::{
 
 /// How long an operation that needs a shared database alone waits for other processes to close it: commands are short.
 const ALONE_PATIENCE: Duration = Duration::from_millis(500);
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Longest name of a label, type, property, bucket, index or constraint in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 16 * 1024;
@@ -120,6 +122,8 @@ pub struct Shared {
     pub statistics: Arc<Statistics>,
     /// Its name and numbers as a replica.
     pub own_replica: Arc<OwnReplica>,
+    /// Keeps other processes out of a shared database, from [`DataStore::become_exclusive`] on until it is closed.
+    pub(crate) alone: OnceLock<AloneHold>,
     /// Whether it is a replica.
     pub replica_state: ReplicaState,
     /// Types whose relationships keep their ends.
@@ -139,13 +143,13 @@ impl Drop for Shared {
             return;
         }
         match &self.options.process_locks {
-            None => replica::close(&self.own_replica, &*self.engine),
-            // Where this fails, numbers that were not used are given up later.
-            Some(locks) => {
+            Some(locks) if self.alone.get().is_none() => {
+                // Where this fails, numbers that were not used are given up later.
                 if let Some(_alone) = locks.leave() {
                     drop(replica::close_shared(&*self.engine));
                 }
             }
+            _ => replica::close(&self.own_replica, &*self.engine),
         }
     }
 }
@@ -265,7 +269,7 @@ impl DataStore {
 
     /// Whether other processes may have the database open.
     pub fn is_shared(&self) -> bool {
-        self.options().process_locks.is_some()
+        self.options().process_locks.is_some() && self.shared.alone.get().is_none()
     }
 
     /// Whether no other process has the database open while this one opens it: leftovers of earlier ones may be
@@ -284,6 +288,36 @@ impl DataStore {
         match self.is_shared() {
             true => Ok(self.engine().hold_alone(ALONE_PATIENCE)?),
             false => Ok(AloneHold::default()),
+        }
+    }
+
+    /// Keeps other processes from opening a shared database until it is closed here: from now on the store is as if it
+    /// had been opened exclusively. Waits for a moment for processes that have it open. Transactions under way fail with
+    /// a conflict. Costs one small commit; does nothing in a store that is not shared.
+    ///
+    /// # Errors
+    /// [`isomer_storage::StorageError::NeedsAlone`] if other processes still have it open; [`DataError::Denied`] while
+    /// transactions with convergent operations are under way; those of a commit. Nothing changes then.
+    pub fn become_exclusive(&self) -> Result<(), DataError> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        loop {
+            let alone = self.hold_alone()?;
+            let begun = self.numbering().become_exclusive(|| {
+                // Another thread may have been faster, and has one, too.
+                let _ = self.shared.alone.set(alone);
+            });
+            if begun? {
+                return Ok(());
+            }
+            if began.elapsed() >= ALONE_PATIENCE {
+                return Err(DataError::Denied(
+                    "a shared database cannot become a replica while transactions with convergent operations are under way: end them, and try again".into(),
+                ));
+            }
+            std::thread::sleep(PAUSE);
         }
     }
 

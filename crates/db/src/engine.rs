@@ -7,7 +7,7 @@ use std::{
 };
 
 use isomer_data::{MemoryBudget, MemoryKind, ProcessLocks, Reservation};
-use isomer_lsm::{LsmEngine, LsmOptions, Retention};
+use isomer_lsm::{LogSharing, LsmEngine, LsmOptions, Retention};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_vfs::{
     RealDisk, Seal,
@@ -54,8 +54,8 @@ impl EngineKind {
 }
 
 impl Sharing {
-    /// How the database in the directory `path` is stored: [`Sharing::Shared`] if it was opened in that way before,
-    /// otherwise [`Sharing::Exclusive`]; none if there is no database.
+    /// How [`Sharing::AsStored`] opens the database in the directory `path`: [`Sharing::Shared`] or
+    /// [`Sharing::Exclusive`]; none if there is no database.
     ///
     /// ```
     /// use isomerdb::{Database, Sharing};
@@ -63,7 +63,7 @@ impl Sharing {
     /// # let folder = tempfile::tempdir().unwrap();
     /// let path = folder.path().join("db");
     /// assert_eq!(Sharing::at(&path), None);
-    /// Database::open(&path)?.close()?;
+    /// Database::builder().sharing(Sharing::Exclusive).open(&path)?.close()?;
     /// assert_eq!(Sharing::at(&path), Some(Sharing::Exclusive));
     /// Database::builder().sharing(Sharing::Shared).open(&path)?.close()?;
     /// assert_eq!(Sharing::at(&path), Some(Sharing::Shared));
@@ -78,12 +78,12 @@ impl Sharing {
         EngineKind::at(path).map(|_| Self::Exclusive)
     }
 
-    /// How to open the database in `path`.
-    fn resolved(self, path: &Path) -> Self {
-        match self {
-            Self::AsStored => Self::at(path).unwrap_or(Self::Exclusive),
-            sharing => sharing,
-        }
+    /// Whether processes can share databases in the folder `path`, which exists.
+    ///
+    /// # Errors
+    /// `Unavailable`, with the reason: `path` is on a network file system, or the system is Windows.
+    pub fn check_folder(path: impl AsRef<Path>) -> Result<()> {
+        LsmEngine::check_sharing(path, &LsmOptions::default()).lift()
     }
 }
 
@@ -186,13 +186,13 @@ pub(crate) fn open(
     match kind {
         EngineKind::Lsm => {
             let (reserved, sizes) = lsm_sizes(memory, options.cache_bytes)?;
-            let is_shared = options.sharing.resolved(path) == Sharing::Shared;
             let lsm = LsmOptions {
                 create: options.create && !options.read_only,
                 read_only: options.read_only,
-                sharing: match is_shared {
-                    true => isomer_lsm::LogSharing::Shared,
-                    false => isomer_lsm::LogSharing::Exclusive,
+                sharing: match options.sharing {
+                    Sharing::Exclusive => LogSharing::Exclusive,
+                    Sharing::Shared => LogSharing::Shared,
+                    Sharing::AsStored => LogSharing::AsStored,
                 },
                 process_kind: options.process_kind.clone(),
                 cache_bytes: sizes.cache_bytes,
@@ -212,7 +212,7 @@ pub(crate) fn open(
                 ..LsmOptions::default()
             };
             let engine = Arc::new(LsmEngine::open(path, lsm).lift()?);
-            let process_locks = match is_shared && !options.read_only {
+            let process_locks = match engine.is_shared() && !options.read_only {
                 true => Some(join_processes(path)?),
                 false => None,
             };

@@ -36,7 +36,11 @@ pub enum Sharing {
     /// Any number of processes of this machine, each of which reads and writes.
     Shared,
     /// As the database is stored: [`Sharing::Shared`] if it was opened in that way before, otherwise
-    /// [`Sharing::Exclusive`].
+    /// [`Sharing::Exclusive`]. A replica is opened exclusively.
+    ///
+    /// A new database becomes a shared one where that is possible: with the engine [`EngineKind::Lsm`], in a folder
+    /// that [`Sharing::check_folder`] accepts. Elsewhere it is an exclusive one. The same holds for a copy (a
+    /// checkpoint, a restored backup) of a shared database, when it is first opened for writing.
     #[default]
     AsStored,
 }
@@ -162,20 +166,26 @@ impl Builder {
         self
     }
 
-    /// Whether other processes may have the database open at the same time; by default [`Sharing::AsStored`]: if it was
-    /// opened as [`Sharing::Shared`] before. Transactions are serializable across processes: one that begins sees every
-    /// commit that has returned in any of them. The engine must be [`EngineKind::Lsm`], on a local disk. The first
-    /// opening in this way converts the database, and earlier versions of this library refuse it from then on.
+    /// Whether other processes may have the database open at the same time; by default [`Sharing::AsStored`]: a new
+    /// database can be open in any number of processes of one machine. Transactions are serializable across processes:
+    /// one that begins sees every commit that has returned in any of them.
     ///
-    /// A bulk load, a replica, and [`Database::rotate_key`](crate::Database::rotate_key) need a database that is opened
-    /// exclusively.
+    /// - [`Sharing::Shared`] converts a database that was exclusive; earlier versions of this library refuse it from
+    ///   then on. `Unsupported` for another engine than [`EngineKind::Lsm`], `Unavailable` where
+    ///   [`Sharing::check_folder`] says so.
+    /// - [`Sharing::Exclusive`] keeps other processes out until the database is closed; `Unavailable` while one has it
+    ///   open. A shared database stays in its format, and the next process that opens it as it is stored shares it. A
+    ///   [checkpoint](crate::Database::checkpoint) of it, made in this way, is an exclusive database.
+    ///
+    /// Bulk loads, replicas and [`Database::rotate_key`](crate::Database::rotate_key) need the database alone: they say
+    /// which processes have it open otherwise.
     ///
     /// ```
     /// use isomerdb::{Database, Sharing};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("db");
-    /// let one = Database::builder().sharing(Sharing::Shared).open(&path)?;
+    /// let one = Database::open(&path)?;
     /// let other = Database::open(&path)?; // as a rule, in another process
     /// one.query("CREATE (:Note {text: 'from the first'})")?;
     /// assert_eq!(other.query("MATCH (n:Note) RETURN n.text")?.len(), 1);

@@ -1,7 +1,7 @@
 //! Peers, exchanges and status through the published API.
 
 use isomerdb::{
-    Builder, Database, ErrorKind,
+    Builder, Database, ErrorKind, Sharing,
     replication::{PeerOptions, add_peer, peers, remove_peer, status, sync_once},
 };
 
@@ -63,4 +63,59 @@ fn failures_have_kinds_and_are_recorded() {
     assert!(!remove_peer(&db, &peer.name).unwrap());
     let gone = sync_once(&db, &peer, &Builder::default()).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotFound);
+}
+
+/// A new database can be open in several processes. It becomes a replica if it is not, without being opened again, and
+/// from then on one process at a time has it open.
+#[test]
+fn a_database_becomes_a_replica_when_no_other_process_has_it_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, medium) = (folder.path().join("db"), folder.path().join("medium"));
+    let medium = medium.display().to_string();
+    let db = Database::open(&path).unwrap();
+    assert_eq!(Sharing::at(&path), Some(Sharing::Shared));
+    // As a rule, in another process.
+    let other = Database::open(&path).unwrap();
+    let add = || add_peer(&db, &medium, &PeerOptions::new());
+    let refused = add().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    let others = format!("end these processes: {} (library)", std::process::id());
+    assert!(refused.to_string().contains(&others), "{refused}");
+    assert!(status(&db).unwrap().is_none());
+    let count = "MERGE (n:Note {_key: 1}) SET n.read = counter.add(n.read, 1)";
+    for writer in [&db, &other] {
+        writer.query(count).unwrap();
+    }
+    other.close().unwrap();
+
+    let peer = add().unwrap();
+    let in_use = Database::open(&path).unwrap_err();
+    assert_eq!(in_use.kind(), ErrorKind::Unavailable);
+    db.query(count).unwrap();
+    sync_once(&db, &peer, &Builder::default()).unwrap();
+    db.close().unwrap();
+
+    let read = |path: &str| {
+        let db = Database::open(path).unwrap();
+        let rows = db.query("MATCH (n:Note) RETURN n.read").unwrap();
+        let read = rows.single().unwrap().deserialize::<(i64,)>().unwrap().0;
+        // It is a replica, which is opened exclusively without being asked to.
+        assert!(Database::open(path).is_err());
+        assert!(status(&db).unwrap().is_some());
+        assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
+        db.close().unwrap();
+        read
+    };
+    assert_eq!((read(&path.display().to_string()), read(&medium)), (3, 3));
+    let db = Database::open(&path).unwrap();
+    db.query(count).unwrap();
+    sync_once(&db, &peer, &Builder::default()).unwrap();
+    // A restored replica, and a copy of one, are replicas, too.
+    let backups = folder.path().join("backups");
+    db.backup(&backups).run().unwrap();
+    let restored = folder.path().join("restored");
+    Database::restore(&backups, &restored).run().unwrap();
+    assert_eq!(read(&restored.display().to_string()), 4);
+    db.close().unwrap();
+    assert_eq!(read(&medium), 4);
 }

@@ -72,9 +72,21 @@ impl LsmBackend {
             let opened = Self::open_own(directory, options, None, Some(store))?;
             Ok(Box::new(opened) as Box<dyn PrivateDatabase>)
         };
-        let Entered { lock, store } = processes::enter(directory, &options, &open_private)?;
+        let Entered {
+            lock,
+            store,
+            sharing,
+        } = processes::enter(directory, &options, &open_private)?;
+        let options = LsmOptions { sharing, ..options };
         match store {
             Some(store) if store.is_shared() => Self::open_shared(directory, options, lock, store),
+            Some(store) if store.is_shared_copy() && !options.read_only && !unfinished => {
+                let opened = Self::open_own(directory, options, lock, Some(store))?;
+                // It stays exclusive from now on.
+                let own = open::StoreFile::with_own_log(store.identity);
+                open::create(directory, opened.options(), own)?;
+                Ok(opened)
+            }
             store => Self::open_own(directory, options, lock, store),
         }
     }
@@ -111,7 +123,7 @@ impl LsmBackend {
             None => Ok(()), // closed: no more writes
         }));
         if store.is_none() {
-            open::create(directory, &options, identity, open::OWN_LOG)?;
+            open::create(directory, &options, open::StoreFile::with_own_log(identity))?;
         }
         let chunks = chunks(&options)?;
         let log_options = LogOptions {
@@ -143,7 +155,7 @@ impl LsmBackend {
         if store.is_some_and(|store| !store.is_whole()) && !options.read_only {
             // The manifest names the log now: earlier versions of the program would not check that.
             tree.store_chain()?;
-            open::create(directory, &options, identity, open::OWN_LOG)?;
+            open::create(directory, &options, open::StoreFile::with_own_log(identity))?;
         }
         let opened = Opened {
             wal: Wal::Own(Box::new(log)),

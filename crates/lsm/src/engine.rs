@@ -11,7 +11,7 @@ use isomer_vfs::Seal;
 use crate::{
     LogSharing, LsmOptions,
     backend::{BackupLock, Copied, LsmBackend},
-    open,
+    open, processes,
 };
 
 /// A database directory, open.
@@ -153,12 +153,32 @@ impl LsmEngine {
         open::exists(path.as_ref(), options)
     }
 
-    /// Whether the directory `path` holds a database that processes share. Nothing is locked or changed.
+    /// Whether the directory `path` holds a database that [`LogSharing::AsStored`] opens for several processes: a shared
+    /// one, or a copy of one that was not opened for writing yet. Nothing is locked or changed.
     pub fn is_shared_at(
         path: impl AsRef<Path>,
         options: &LsmOptions,
     ) -> Result<bool, StorageError> {
-        Ok(open::read(path.as_ref(), options)?.is_some_and(|made| made.is_shared()))
+        let path = path.as_ref();
+        let store = open::read(path, options)?;
+        Ok(store.is_some_and(|made| {
+            made.is_shared() || processes::becomes_shared(path, options, Some(made))
+        }))
+    }
+
+    /// Refuses a folder, which exists, whose databases processes cannot share: on a network file system, and on a
+    /// system without shared memory.
+    ///
+    /// # Errors
+    /// [`StorageError::Unavailable`], with the reason.
+    pub fn check_sharing(path: impl AsRef<Path>, options: &LsmOptions) -> Result<(), StorageError> {
+        processes::check_sharing(path.as_ref(), options)
+    }
+
+    /// Whether other processes may have the database open for writing at the same time.
+    pub fn is_shared(&self) -> bool {
+        let options = self.options();
+        self.engine.backend().shared_log().is_some() && options.sharing.is_shared()
     }
 }
 

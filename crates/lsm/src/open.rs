@@ -3,8 +3,8 @@
 //! ```text
 //! DIR/KEYS      wrapped data keys, where the database is encrypted (see `vfs::keys`)
 //! DIR/LOCK      locked while the database is open, holds the id of the process that has it open
-//! DIR/STORE     "isomerST", u32 format, u32 0, u128 identity of the database, u64 check of these (XXH3); written as the last
-//!               step of creating the database, after its manifest
+//! DIR/STORE     "isomerST", u32 format, u32 1 for a copy of a shared database, otherwise 0, u128 identity of the database,
+//!               u64 check of these (XXH3); written as the last step of creating the database, after its manifest
 //! DIR/log/      segments of the log
 //! DIR/shared/   since format 3, instead of `log`: the log that processes share
 //! DIR/tables/   tables and their manifest
@@ -16,6 +16,10 @@
 //! Format 2 means that the manifest is of format 2 at least: a missing or older one is detected. A database of
 //! format 1 is upgraded to format 2 when it is first opened for writing, after its manifest. Format 3 means that the
 //! log is the shared one: a database gets it when it is first opened for several processes (see `processes`).
+//!
+//! A copy (a checkpoint, a restored backup) has format 2, so that it can be made without a log. If its source was open
+//! as a shared database, it says so, and the first opening for writing decides as for a new database: it becomes a
+//! shared one, or stays as it is and says so no more. Earlier versions of the program ignore the mark.
 
 use std::{io, path::Path};
 
@@ -39,9 +43,11 @@ pub const SHARED: &str = "shared";
 pub const TABLES: &str = "tables";
 const MAGIC: [u8; 8] = *b"isomerST";
 /// The format of a database with a private log.
-pub const OWN_LOG: u32 = 2;
+const OWN_LOG: u32 = 2;
 /// The format of a database whose log processes share.
-pub const SHARED_LOG: u32 = 3;
+const SHARED_LOG: u32 = 3;
+/// The mark of a copy of a shared database.
+const SHARED_COPY: u32 = 1;
 const STORE_BYTES: usize = 40;
 
 /// Checks that `directory` may be a database, and creates the folder if that is allowed. A database that is
@@ -163,9 +169,41 @@ pub struct StoreFile {
     /// Identity of the database.
     pub identity: u128,
     format: u32,
+    is_shared_copy: bool,
 }
 
 impl StoreFile {
+    /// Of a database with a private log.
+    pub fn with_own_log(identity: u128) -> Self {
+        Self {
+            identity,
+            format: OWN_LOG,
+            is_shared_copy: false,
+        }
+    }
+
+    /// Of a database whose log processes share.
+    pub fn with_shared_log(identity: u128) -> Self {
+        Self {
+            identity,
+            format: SHARED_LOG,
+            is_shared_copy: false,
+        }
+    }
+
+    /// Of a copy with a private log; `of_shared` if its source was open as a shared database.
+    pub fn of_copy(identity: u128, of_shared: bool) -> Self {
+        Self {
+            is_shared_copy: of_shared,
+            ..Self::with_own_log(identity)
+        }
+    }
+
+    /// Whether it is a copy of a shared database that was not opened for writing yet.
+    pub fn is_shared_copy(&self) -> bool {
+        self.is_shared_copy
+    }
+
     /// Whether the manifest must name the files that belong to it.
     pub fn is_whole(&self) -> bool {
         self.format >= OWN_LOG
@@ -216,8 +254,13 @@ pub fn read(directory: &Path, options: &LsmOptions) -> Result<Option<StoreFile>,
             directory.display()
         )));
     }
+    let mark = u32::from_le_bytes(fields[12..16].try_into().expect("four bytes"));
     let identity = u128::from_le_bytes(fields[16..32].try_into().expect("sixteen bytes"));
-    Ok(Some(StoreFile { identity, format }))
+    Ok(Some(StoreFile {
+        identity,
+        format,
+        is_shared_copy: format == OWN_LOG && mark == SHARED_COPY,
+    }))
 }
 
 /// The identity of the database in `directory`.
@@ -261,19 +304,22 @@ pub fn begin(directory: &Path, options: &LsmOptions) -> Result<u128, StorageErro
     Ok(identity.unwrap_or_else(|| new_identity(options)))
 }
 
-/// Makes a folder with a log and tables a database with that identity, of the format [`OWN_LOG`] or [`SHARED_LOG`].
+/// Makes a folder with a log and tables a database, by writing its file `STORE`, or replaces that file.
 pub fn create(
     directory: &Path,
     options: &LsmOptions,
-    identity: u128,
-    format: u32,
+    store: StoreFile,
 ) -> Result<(), StorageError> {
     let disk = &options.disk;
+    let mark = match store.is_shared_copy {
+        true => SHARED_COPY,
+        false => 0,
+    };
     let mut bytes = Vec::with_capacity(STORE_BYTES);
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&format.to_le_bytes());
-    bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&identity.to_le_bytes());
+    bytes.extend_from_slice(&store.format.to_le_bytes());
+    bytes.extend_from_slice(&mark.to_le_bytes());
+    bytes.extend_from_slice(&store.identity.to_le_bytes());
     let check = xxh3_64(&bytes);
     bytes.extend_from_slice(&check.to_le_bytes());
     let (new, path) = (directory.join(NEW_STORE), directory.join(STORE));

@@ -2,13 +2,10 @@
 
 use isomer_data::{DataError, DataStore};
 
-/// Refuses to make a database a replica while other processes can open it.
-pub(crate) fn refuse_shared(store: &DataStore) -> Result<(), DataError> {
-    match store.is_shared() {
-        false => Ok(()),
-        true => Err(DataError::Unsupported(
-            "a replica needs a database that no other process can have open: open it exclusively"
-                .into(),
-        )),
-    }
+/// Keeps other processes out of a database that is to become a replica, or to receive a state, until it is closed.
+///
+/// # Errors
+/// Those of [`DataStore::become_exclusive`].
+pub(crate) fn keep_others_out(store: &DataStore) -> Result<(), DataError> {
+    store.become_exclusive()
 }

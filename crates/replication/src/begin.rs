@@ -25,7 +25,7 @@ pub fn begin_replication(store: &DataStore) -> Result<ReplicaId, DataError> {
                 .into(),
         ));
     }
-    crate::alone::refuse_shared(store)?;
+    crate::alone::keep_others_out(store)?;
     let replication = replication_of(store);
     let _applying = replication.applying.lock();
     if !replica_state(store).is_on() {

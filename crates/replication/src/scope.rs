@@ -57,7 +57,7 @@ pub(crate) fn take_space(store: &DataStore, space: &ReplicatedSpace) -> Result<(
     if replicated_space(store).as_ref() == Some(space) {
         return Ok(());
     }
-    crate::alone::refuse_shared(store)?;
+    crate::alone::keep_others_out(store)?;
     if store.options().read_only {
         return Err(DataError::read_only());
     }

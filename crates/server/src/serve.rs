@@ -27,7 +27,7 @@ use crate::{
     access::{Databases, Rights, System, check_name, name_of},
     audit::Audit,
     bolt::MESSAGES,
-    config::Config,
+    config::{Config, ListenAddress},
     core::{Core, make_folder, stop_asked},
     files,
     http::{self, routes::ROUTES},
@@ -133,7 +133,7 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
     let builder = options.builder.clone().sharing(sharing);
     let builder = builder.process_kind("server");
     let folder = config.databases_folder.clone();
-    let databases = Databases::new(builder, folder, sharing == Sharing::Shared);
+    let databases = Databases::new(builder, folder, sharing != Sharing::Exclusive);
     for (name, path) in &options.databases {
         let name = name.clone().unwrap_or_else(|| name_of(path));
         databases.add_at(&name, path, options.create)?;
@@ -157,7 +157,7 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
             match first_password(&options)? {
                 Some(password) => match system.add_user("admin", &password, &Rights::all()) {
                     // Another server was faster.
-                    Err(ServerError::Exists(_)) if sharing == Sharing::Shared => {}
+                    Err(ServerError::Exists(_)) if sharing != Sharing::Exclusive => {}
                     added => drop(added?),
                 },
                 None if open_address(&config).is_some() && !config.expose_without_protection => {
@@ -237,37 +237,43 @@ fn sharing_of(config: &Config) -> Sharing {
 /// Connections that wait to be accepted on a shared address.
 const MAX_WAITING_CONNECTIONS: i32 = 1024;
 
-/// Binds an address, and returns it with the port if the system chose that.
+/// Binds the first free port of an address, and returns the address with this port.
 fn bind(
     runtime: &Runtime,
-    address: SocketAddr,
+    listen: ListenAddress,
     with_others: bool,
 ) -> Result<(TcpListener, SocketAddr)> {
-    let bound = runtime.block_on(async {
-        match with_others {
-            true => {
-                listen_with_others(address, MAX_WAITING_CONNECTIONS).and_then(TcpListener::from_std)
+    let try_one = |address| {
+        runtime.block_on(async {
+            match with_others {
+                true => listen_with_others(address, MAX_WAITING_CONNECTIONS)
+                    .and_then(TcpListener::from_std),
+                false => TcpListener::bind(address).await,
             }
-            false => TcpListener::bind(address).await,
+        })
+    };
+    for address in listen.addresses() {
+        match try_one(address) {
+            Ok(listener) => {
+                let own = listener.local_addr().unwrap_or(address);
+                return Ok((listener, own));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
+            Err(error) => {
+                return Err(ServerError::Unavailable(format!(
+                    "cannot listen on {address}: {error}"
+                )));
+            }
         }
-    });
-    let listener = bound.map_err(|error| {
-        let why = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
-                "it is already in use: stop the other server or choose another port; several servers can share one \
-                 (`reuse_port`)"
-                    .to_owned()
-            }
-            _ => error.to_string(),
-        };
-        ServerError::Unavailable(format!("cannot listen on {address}: {why}"))
-    })?;
-    let own = listener.local_addr().unwrap_or(address);
-    Ok((listener, own))
+    }
+    Err(ServerError::Unavailable(format!(
+        "cannot listen on {listen}: it is already in use: stop another server or choose another port; several servers can \
+         share one (`reuse_port`), or take the first free port of several (`listen` with 127.0.0.1:4766-4769)"
+    )))
 }
 
 /// An address that other machines can reach.
-fn open_address(config: &Config) -> Option<SocketAddr> {
+fn open_address(config: &Config) -> Option<ListenAddress> {
     let mut addresses = [Some(config.listen), config.bolt].into_iter().flatten();
     addresses.find(|address| !address.ip().is_loopback())
 }

@@ -6,7 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::lock::{Lock, LockError, LockMode};
+use crate::{
+    lock::{Lock, LockError, LockMode},
+    platform,
+};
 
 /// Mode of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +111,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// `folder`, which exists. By default `folder` itself; a simulated disk has another one.
     fn local_folder(&self, folder: &Path) -> io::Result<PathBuf> {
         Ok(folder.to_owned())
+    }
+    /// The kind of a network file system, or of one that a program provides, if `folder`, which exists, is on one; only
+    /// Linux and macOS say so. Locks and mapped memory need not work there as on a local disk.
+    fn remote_file_system(&self, folder: &Path) -> io::Result<Option<&'static str>> {
+        platform::remote_file_system(&self.local_folder(folder)?)
     }
     /// Free bytes on the file system of `path`; `None` if unknown.
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>>;

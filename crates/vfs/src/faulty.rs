@@ -126,6 +126,10 @@ impl Disk for FaultyDisk {
         self.disk.local_folder(folder)
     }
 
+    fn remote_file_system(&self, folder: &Path) -> io::Result<Option<&'static str>> {
+        self.disk.remote_file_system(folder)
+    }
+
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
         self.disk.free_bytes(path)
     }

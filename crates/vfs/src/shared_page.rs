@@ -35,6 +35,9 @@ pub(crate) struct Ring {
 }
 
 impl SharedPage {
+    /// Whether processes can share memory on this system: not on Windows, with this version.
+    pub const IS_SUPPORTED: bool = crate::platform::system::SHARES_MEMORY;
+
     /// Opens the page at `path`, and creates it with zeros if it does not exist. `bytes` is its size, a multiple of the
     /// processor's page.
     ///

@@ -1,6 +1,6 @@
 //! The binary from the user's point of view: rows out, bad input, exit codes.
 
-use isomer_db::internals::DatabaseInternals as _;
+use isomer_db::{Sharing, internals::DatabaseInternals as _};
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -239,10 +239,21 @@ fn flip(folder: &Path, ending: &str, at: impl FnOnce(&[u8]) -> usize) {
 /// 1.
 #[test]
 fn check_finds_damage_of_each_kind_of_thing() {
+    check_finds_damage_in(Sharing::Exclusive);
+}
+
+/// The same, in a shared database.
+#[test]
+fn check_finds_damage_of_each_kind_of_thing_in_a_shared_database() {
+    check_finds_damage_in(Sharing::Shared);
+}
+
+fn check_finds_damage_in(sharing: Sharing) {
     let folder = Folder::new();
     let sound = folder.path("sound");
     let made = isomer_db::Database::builder()
         .engine(isomer_db::EngineKind::Lsm)
+        .sharing(sharing)
         .open(&sound)
         .expect("a database");
     made.close().expect("it closes");
@@ -308,11 +319,18 @@ fn check_finds_damage_of_each_kind_of_thing() {
             "checksum",
         ),
         // After the header of the segment and of its first record.
-        (
-            "log",
-            Box::new(|db| flip(&db.join("log"), "log", |_| 1024 + 100)),
-            "log segment",
-        ),
+        match sharing {
+            Sharing::Shared => (
+                "log",
+                Box::new(|db| flip(&db.join("shared"), "log", |_| 200)),
+                "log",
+            ),
+            _ => (
+                "log",
+                Box::new(|db| flip(&db.join("log"), "log", |_| 1024 + 100)),
+                "log segment",
+            ),
+        },
         (
             "history",
             Box::new(|db| {

@@ -101,10 +101,148 @@ fn commands_work_while_a_program_has_the_database_open() {
     folder.good(&["--sharing", "exclusive", "query", "db", "RETURN 1"]);
 }
 
+/// A program that only opens a database, which the test starts as a process: it writes when it is told to.
+#[test]
+#[ignore = "started by another test"]
+fn a_program_that_opens_a_database() {
+    let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
+        return;
+    };
+    let db = Database::open(&folder).expect("opened");
+    println!("\nopened");
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        db.query(line.as_str()).expect("written");
+        println!("\nwritten");
+    }
+}
+
+/// Without any option, programs, commands and a server have a new database open at the same time.
+#[test]
+fn a_new_database_is_open_in_processes_of_three_kinds() {
+    let folder = Folder::new();
+    let path = folder.path("db");
+    // A server makes it, in an empty folder. The tests may run with another engine.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isomer"));
+    command
+        .args(["--engine", "lsm", "--memory", "64MiB", "serve", "db"])
+        .args(["--create", "--listen", "127.0.0.1:0"])
+        .args(["--without-authentication", "--set", "log.format=json"])
+        .current_dir(folder.root());
+    let server = Server::start(&mut command);
+    folder.good(&["query", "db", "CREATE (:Note {by: 'a command'})"]);
+    let program = env::current_exe().expect("this program");
+    let child = Command::new(program)
+        .args(["--exact", "--ignored", "--nocapture"])
+        .arg("shared::a_program_that_opens_a_database")
+        .env(FOLDER, &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = child.expect("this program runs");
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut lines = lines.map_while(Result::ok);
+    assert!(lines.any(|line| line == "opened"), "it opens the database");
+    let mut input = child.stdin.take().expect("a pipe");
+    writeln!(input, "CREATE (:Note {{by: 'a program'}})").expect("written");
+    assert!(lines.any(|line| line == "written"), "it writes");
+    let db = Database::open(&path).expect("opened");
+    db.query("CREATE (:Note {by: 'this program'})")
+        .expect("written");
+    let body = r#"{"query": "CREATE (:Note {by: 'a server'})"}"#;
+    let (status, body) = query(server.port, "", body).expect("an answer");
+    assert_eq!(status, 200, "{body}");
+
+    let all = "MATCH (n:Note) RETURN n.by ORDER BY n.by";
+    let expected = ["a command", "a program", "a server", "this program"];
+    let seen = db.query(all).expect("read").deserialize::<String>();
+    assert_eq!(seen.expect("texts"), expected);
+    let body = format!(r#"{{"query": "{all}"}}"#);
+    let (_, body) = query(server.port, "", &body).expect("an answer");
+    assert!(expected.iter().all(|by| body.contains(by)), "{body}");
+    let printed = folder.rows(all);
+    assert!(expected.iter().all(|by| printed.contains(by)), "{printed}");
+    let stats = folder.good(&["stats", "db", "--processes"]);
+    for kind in ["cli", "library", "server"] {
+        assert!(stats.contains(kind), "{stats}");
+    }
+    drop(input);
+    assert!(child.wait().expect("it ends").success());
+    drop(server);
+    db.close().expect("closed");
+    folder.good(&["check", "db"]);
+}
+
+/// Two neighbouring ports that were free a moment ago.
+fn free_ports() -> u16 {
+    let is_free = |port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let first = (0..100).find_map(|_| {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").ok()?;
+        let port = free.local_addr().ok()?.port();
+        drop(free);
+        (port < u16::MAX && is_free(port) && is_free(port + 1)).then_some(port)
+    });
+    first.expect("there are free ports")
+}
+
+/// Servers with one configuration, which has a list of ports: each takes the first free one.
+#[test]
+fn servers_take_the_free_ports_of_a_list() {
+    let folder = Folder::new();
+    let port = free_ports();
+    let listen = format!("127.0.0.1:{port}-{}", port + 1);
+    let arguments = [
+        "--engine",
+        "lsm",
+        "--memory",
+        "64MiB",
+        "serve",
+        "db",
+        "--create",
+        "--listen",
+        &listen,
+        "--set",
+        "log.format=json",
+    ];
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_isomer"));
+        command
+            .args(arguments)
+            .env("ISOMER_ADMIN_PASSWORD", "a long password")
+            .current_dir(folder.root());
+        Server::start(&mut command)
+    };
+    let (mut first, second) = (start(), start());
+    assert_eq!((first.port, second.port), (port, port + 1));
+    let refused = folder.bad(&arguments);
+    assert!(
+        refused.contains(&format!("cannot listen on {listen}: it is already in use")),
+        "{refused}"
+    );
+    // Data and users are those of both.
+    let body = r#"{"user": "admin", "password": "a long password"}"#;
+    let (status, body) = ask(first.port, "", "POST", "/v1/login", body).expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+    let token = body["token"].as_str().expect("a token");
+    let create = r#"{"query": "CREATE (:N)"}"#;
+    for at in [first.port, second.port] {
+        let (status, body) = query(at, token, create).expect("an answer");
+        assert_eq!(status, 200, "{body}");
+    }
+    first.kill();
+    let count = r#"{"query": "MATCH (n:N) RETURN count(n)"}"#;
+    let (_, body) = query(second.port, token, count).expect("an answer");
+    assert!(body.contains("[2]"), "{body}");
+    // The port of a server that has ended is free for the next one.
+    assert_eq!(start().port, port);
+}
+
 #[test]
 fn a_database_that_is_not_shared_says_how_to_share_it() {
     let folder = Folder::new();
-    let builder = Database::builder().engine(EngineKind::Lsm);
+    let builder = Database::builder()
+        .engine(EngineKind::Lsm)
+        .sharing(Sharing::Exclusive);
     let db = builder.open(folder.path("db")).expect("opened");
     for arguments in [&["query", "db", "RETURN 1"][..], &["share", "db"]] {
         let refused = folder.bad(arguments);

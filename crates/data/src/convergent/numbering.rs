@@ -108,6 +108,41 @@ impl Numbering<'_> {
         Ok(())
     }
 
+    /// No other process takes numbers from now on: all that were reserved are settled, and the next ones are reserved as
+    /// in a database that was opened exclusively. `begun` is called before the next one is taken. Returns false, and
+    /// changes nothing, while transactions with convergent operations are under way.
+    pub(crate) fn become_exclusive(self, begun: impl FnOnce()) -> Result<bool, DataError> {
+        let mut numbers = self.store.shared().own_replica.numbers();
+        if !numbers.is_shared {
+            return Ok(true);
+        }
+        if !numbers.under_way.is_empty() {
+            return Ok(false);
+        }
+        let engine = self.store.engine();
+        // Numbers of commits that are lost with the power must not be used again.
+        engine.sync()?;
+        let reserved = commit_small(&**engine, Durability::Synced, |tx| {
+            let stored = tx.get(NUMBERS)?;
+            let reserved = stored.as_deref().and_then(decode_numbers);
+            if let Some((own, next, _)) = reserved {
+                settle_below(tx, own, next)?;
+                tx.put(NUMBERS, &encode_numbers(own, next, false))?;
+            }
+            // Each transaction under way has read the schema. Its number could be one of those that are settled.
+            tx.guard(Item::Schema.granule(), GuardMode::Write);
+            Ok(reserved)
+        })?;
+        if let Some((own, next, _)) = reserved {
+            numbers.own = Some(own);
+            (numbers.next, numbers.end) = (next, next);
+            numbers.mark_settled(next - 1, engine.version());
+        }
+        (numbers.is_shared, numbers.open) = (false, false);
+        begun();
+        Ok(true)
+    }
+
     /// A number for a transaction.
     #[doc(hidden)]
     pub fn take(self) -> Result<Ticket, DataError> {

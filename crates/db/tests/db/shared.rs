@@ -276,3 +276,119 @@ fn a_stopped_copy_blocks_no_other_copy() {
     }
     assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
 }
+
+/// Nothing is asked for: a new database is a shared one, and so are its copies.
+#[test]
+fn new_databases_and_their_copies_are_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, copy, backups, restored] =
+        ["db", "copy", "backups", "restored"].map(|name| folder.path().join(name));
+    let lsm = || Database::builder().engine(EngineKind::Lsm).memory(64 << 20);
+    let db = lsm().open(&path).unwrap();
+    assert_eq!(Sharing::at(&path), Some(Sharing::Shared));
+    db.query("CREATE (:Note {text: 'one'})").unwrap();
+    db.checkpoint(&copy).unwrap();
+    db.backup(&backups).run().unwrap();
+    Database::restore(&backups, &restored).run().unwrap();
+    for path in [&path, &copy, &restored] {
+        let (one, other) = (lsm().open(path).unwrap(), lsm().open(path).unwrap());
+        one.query("CREATE (:Note {text: 'two'})").unwrap();
+        assert_eq!(number(&other, COUNT_NOTES), 2, "{}", path.display());
+        assert_eq!(Sharing::at(path), Some(Sharing::Shared));
+        assert_eq!(one.check().run().unwrap(), Vec::<String>::new());
+    }
+    drop(db);
+
+    let exclusive = || lsm().sharing(Sharing::Exclusive);
+    let own = folder.path().join("own");
+    for path in [&own, &copy] {
+        let db = exclusive().open(path).unwrap();
+        assert_eq!(lsm().open(path).unwrap_err().kind(), ErrorKind::Unavailable);
+        db.close().unwrap();
+    }
+    // How a database is stored does not change by itself.
+    assert_eq!(Sharing::at(&own), Some(Sharing::Exclusive));
+    lsm().open(&own).unwrap().close().unwrap();
+    assert_eq!(Sharing::at(&own), Some(Sharing::Exclusive));
+    assert_eq!(Sharing::at(&copy), Some(Sharing::Shared));
+    // The copy of one that is open exclusively is exclusive.
+    let back = folder.path().join("back");
+    let db = exclusive().open(&copy).unwrap();
+    db.checkpoint(&back).unwrap();
+    db.close().unwrap();
+    lsm().open(&back).unwrap().close().unwrap();
+    assert_eq!(Sharing::at(&back), Some(Sharing::Exclusive));
+}
+
+/// A shared database of which one process keeps the others out: its numbers continue as in one that was opened
+/// exclusively, and afterwards several processes take them again.
+#[test]
+fn a_process_keeps_others_out_of_a_shared_database_until_it_closes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let (one, other) = (open(&path), open(&path));
+    one.query("CREATE (:C {_key: 1}), (:C {_key: 2})").unwrap();
+    let count = |db: &Database, key: i64, times: i64| {
+        for _ in 0..times {
+            let query = "MATCH (c:C {_key: $key}) SET c.n = counter.add(c.n, 1)";
+            db.query((query, params! { "key" => key })).unwrap();
+        }
+    };
+    let counts = |db: &Database| {
+        let rows = db.query("MATCH (c:C) RETURN c.n ORDER BY c._key").unwrap();
+        rows.deserialize::<i64>().unwrap()
+    };
+    count(&one, 1, 100);
+    count(&other, 2, 100);
+    let refused = one.store().unwrap().become_exclusive().unwrap_err();
+    let own = format!("end these processes: {} (library)", std::process::id());
+    assert!(refused.to_string().contains(&own), "{refused}");
+    assert!(one.store().unwrap().is_shared());
+    count(&other, 1, 10);
+    other.close().unwrap();
+
+    // A transaction that began before conflicts, also if it has no number yet.
+    let under_way = one.begin().unwrap();
+    under_way.query("MATCH (c:C {_key: 2}) RETURN c").unwrap();
+    one.store().unwrap().become_exclusive().unwrap();
+    one.store().unwrap().become_exclusive().unwrap();
+    assert!(!one.store().unwrap().is_shared());
+    under_way
+        .query("MATCH (c:C {_key: 2}) SET c.n = counter.add(c.n, 1000)")
+        .unwrap();
+    assert_eq!(under_way.commit().unwrap_err().kind(), ErrorKind::Retry);
+    let shared = || Database::builder().sharing(Sharing::Shared).open(&path);
+    assert_eq!(shared().unwrap_err().kind(), ErrorKind::Unavailable);
+    count(&one, 1, 1200);
+    count(&one, 2, 7);
+    assert_eq!(counts(&one), [1310, 107]);
+    assert_eq!(one.check().run().unwrap(), Vec::<String>::new());
+    one.close().unwrap();
+
+    let (one, other) = (open(&path), open(&path));
+    count(&one, 1, 30);
+    count(&other, 2, 30);
+    for db in [&one, &other] {
+        assert_eq!(counts(db), [1340, 137]);
+        assert_eq!(db.check().run().unwrap(), Vec::<String>::new());
+    }
+}
+
+/// Transactions with convergent operations that are under way are waited for, for a moment.
+#[test]
+fn a_transaction_with_a_number_keeps_a_database_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = open(&path);
+    db.query("CREATE (:C {_key: 1})").unwrap();
+    let tx = db.begin().unwrap();
+    tx.query("MATCH (c:C) SET c.n = counter.add(c.n, 1)")
+        .unwrap();
+    let refused = db.store().unwrap().become_exclusive().unwrap_err();
+    assert!(refused.to_string().contains("are under way"), "{refused}");
+    // Others can open it: it was alone for no longer than the attempt.
+    open(&path).close().unwrap();
+    tx.commit().unwrap();
+    db.store().unwrap().become_exclusive().unwrap();
+    assert_eq!(number(&db, "MATCH (c:C) RETURN c.n AS n"), 1);
+}

@@ -88,7 +88,10 @@ impl LsmBackend {
         };
         core.tree.write_copy(&files.stored, &tables, whole)?;
         open::copy_keys(&core.directory, target, &**disk)?;
-        open::create(target, &core.options, identity, open::OWN_LOG)?;
+        // A database that is open exclusively, such as a replica, has exclusive copies.
+        let of_shared = core.wal.shared().is_some() && core.options.sharing.is_shared();
+        let store = open::StoreFile::of_copy(identity, of_shared);
+        open::create(target, &core.options, store)?;
         end(&**disk, target, &marker)?;
         Ok(Copied {
             version: view.version(),

@@ -180,7 +180,9 @@ impl Restoring {
         // backups.
         let identity = open::new_identity(&options);
         make_whole(&options, target, &seal, identity)?;
-        open::create(target, &options, identity, open::OWN_LOG)?;
+        let of_shared = open::read(target, &options)?.is_some_and(|store| store.is_shared_copy());
+        let store = open::StoreFile::of_copy(identity, of_shared);
+        open::create(target, &options, store)?;
         Ok(Self {
             restored,
             target: target.to_owned(),

@@ -89,7 +89,8 @@ pub fn convert(
     let identity = open::new_identity(&options);
     let written = stored.write(disk, &tables, identity, &options.seal);
     written.map_err(|(error, _)| error)?;
-    open::create(directory, &options, store.identity, open::SHARED_LOG)
+    let shared = StoreFile::with_shared_log(store.identity);
+    open::create(directory, &options, shared)
 }
 
 /// Writes what the private log still has to the shared log, and returns the place behind it.

@@ -53,8 +53,8 @@ pub use self::{
     lease::{Lease, LeaseOutcome},
     numbers::ManifestNumbers,
     opening::{
-        Entered, OpenedLog, check_log_exists, enter, lock_backup, open_log, open_tables,
-        remove_own_log,
+        Entered, OpenedLog, becomes_shared, check_log_exists, check_sharing, enter, lock_backup,
+        open_log, open_tables, remove_own_log,
     },
     verify::{log_statistics, verify},
     wal::{SharedWal, Wal},

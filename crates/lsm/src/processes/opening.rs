@@ -40,6 +40,17 @@ pub struct Entered {
     pub lock: Option<Lock>,
     /// The file `STORE`; `None` if the database is still to be made.
     pub store: Option<StoreFile>,
+    /// How it is opened: not [`LogSharing::AsStored`], unless it is opened read-only.
+    pub sharing: LogSharing,
+}
+
+/// Whether opening a database for several processes converts one that has a private log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Conversion {
+    /// Any.
+    Any,
+    /// Only a copy of a shared database; others are opened exclusively.
+    Copies,
 }
 
 /// The shared log of a database.
@@ -48,6 +59,16 @@ pub struct OpenedLog {
     pub log: Arc<dyn SharedLog>,
     /// Where processes publish the number of the newest manifest, if they share memory.
     pub numbers: Option<Arc<dyn ManifestNumbers>>,
+}
+
+/// Refuses a folder, which exists, whose databases processes cannot share, with the reason.
+pub fn check_sharing(directory: &Path, options: &LsmOptions) -> Result<(), StorageError> {
+    DirectoryLog::check_folder(&*options.disk, directory).map_err(log_error)
+}
+
+/// Whether the first opening for writing makes a new database, or a copy of a shared one, a shared database.
+pub fn becomes_shared(directory: &Path, options: &LsmOptions, store: Option<StoreFile>) -> bool {
+    store.is_none_or(|store| store.is_shared_copy()) && check_sharing(directory, options).is_ok()
 }
 
 /// Takes the lock of the database in `directory`, as the options say. A database that is to be shared is made, or
@@ -67,25 +88,57 @@ pub fn enter(
             )));
         }
         let store = open::read(directory, options)?;
-        return Ok(Entered { lock, store });
+        let sharing = options.sharing.clone();
+        return Ok(Entered {
+            lock,
+            store,
+            sharing,
+        });
     }
     match options.sharing {
-        LogSharing::Exclusive => {
-            let lock = open::lock(directory, options, LockMode::Exclusive);
-            let lock = lock.map_err(|error| in_use_by(error, directory, options))?;
-            settle_load(directory, options)?;
-            let store = open::read(directory, options)?;
-            Ok(Entered { lock, store })
+        LogSharing::Exclusive => enter_exclusive(directory, options),
+        LogSharing::Shared | LogSharing::Over(_) => {
+            enter_shared(directory, options, open_private, Conversion::Any)
         }
-        LogSharing::Shared | LogSharing::Over(_) => enter_shared(directory, options, open_private),
+        LogSharing::AsStored => {
+            let store = open::read(directory, options)?;
+            let is_shared = store.is_some_and(|store| store.is_shared())
+                || becomes_shared(directory, options, store);
+            let sharing = match is_shared {
+                true => LogSharing::Shared,
+                false => LogSharing::Exclusive,
+            };
+            let options = LsmOptions {
+                sharing,
+                ..options.clone()
+            };
+            match is_shared {
+                true => enter_shared(directory, &options, open_private, Conversion::Copies),
+                false => enter_exclusive(directory, &options),
+            }
+        }
     }
+}
+
+fn enter_exclusive(directory: &Path, options: &LsmOptions) -> Result<Entered, StorageError> {
+    let lock = open::lock(directory, options, LockMode::Exclusive);
+    let lock = lock.map_err(|error| in_use_by(error, directory, options))?;
+    settle_load(directory, options)?;
+    let store = open::read(directory, options)?;
+    Ok(Entered {
+        lock,
+        store,
+        sharing: LogSharing::Exclusive,
+    })
 }
 
 fn enter_shared(
     directory: &Path,
     options: &LsmOptions,
     open_private: &OpenPrivate<'_>,
+    conversion: Conversion,
 ) -> Result<Entered, StorageError> {
+    let sharing = options.sharing.clone();
     let began = Instant::now();
     loop {
         let store = open::read(directory, options)?;
@@ -102,10 +155,25 @@ fn enter_shared(
                 if store.is_some_and(|made| made.is_shared())
                     && !load_is_unsettled(directory, options)?
                 {
-                    return Ok(Entered { lock, store });
+                    return Ok(Entered {
+                        lock,
+                        store,
+                        sharing,
+                    });
                 }
             }
             Ok(lock) => {
+                let store = open::read(directory, options)?;
+                let is_exclusive =
+                    store.is_some_and(|store| !store.is_shared() && !store.is_shared_copy());
+                if is_exclusive && conversion == Conversion::Copies {
+                    // Another process has created it in between, for itself.
+                    return Ok(Entered {
+                        lock,
+                        store,
+                        sharing: LogSharing::Exclusive,
+                    });
+                }
                 make_shared(directory, options, open_private)?;
                 settle_load(directory, options)?;
                 // Other processes may enter before this one does.
@@ -231,7 +299,7 @@ fn create(directory: &Path, options: &LsmOptions) -> Result<(), StorageError> {
     let (tree, _) = Tree::open(tree, Arc::new(|_| {}))?;
     // An earlier attempt may have left one of another format.
     tree.store_chain()?;
-    open::create(directory, &options, identity, open::SHARED_LOG)
+    open::create(directory, &options, StoreFile::with_shared_log(identity))
 }
 
 /// Opens the shared log of a database; creates it if it does not exist and the options allow to write.

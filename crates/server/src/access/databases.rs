@@ -103,8 +103,8 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 }
 
 impl Databases {
-    /// Creates an empty table; `folder` is where further databases are created. Other servers may
-    /// serve them, too, if `is_shared`.
+    /// Creates an empty table; `folder` is where further databases are created. Other servers may serve those that are
+    /// shared, too, if `is_shared`.
     pub fn new(builder: Builder, folder: Option<PathBuf>, is_shared: bool) -> Self {
         Self {
             builder,
@@ -268,7 +268,7 @@ impl Databases {
             Err(TryLockError::WouldBlock) => {
                 return Err(ServerError::Unavailable(format!(
                     "the databases in {} are served by another process: stop it first, set another `databases_folder`, or \
-                     set `sharing` to `shared` for all servers",
+                     start all servers without `sharing = \"exclusive\"`",
                     folder.display()
                 )));
             }
@@ -412,7 +412,7 @@ impl Databases {
             UNNAMED[1],
             crate::clock::now_ms()
         ));
-        let alone = match self.is_shared {
+        let alone = match Sharing::at(&location.path) == Some(Sharing::Shared) {
             true => match lock_alone(&location.path) {
                 Ok(lock) => lock,
                 Err(error) => {
@@ -712,8 +712,13 @@ mod tests {
     #[test]
     fn folders_that_hold_no_database_are_not_touched() {
         let folder = tempfile::tempdir().unwrap();
-        let databases =
-            || Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
+        let databases = || {
+            Databases::new(
+                Database::builder().sharing(Sharing::Exclusive),
+                Some(folder.path().to_owned()),
+                false,
+            )
+        };
         let first = databases();
         first.open_folder().unwrap();
         first.create("people").unwrap();
@@ -733,8 +738,13 @@ mod tests {
     #[test]
     fn a_folder_that_another_server_serves_is_refused_and_not_touched() {
         let folder = tempfile::tempdir().unwrap();
-        let databases =
-            || Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
+        let databases = || {
+            Databases::new(
+                Database::builder().sharing(Sharing::Exclusive),
+                Some(folder.path().to_owned()),
+                false,
+            )
+        };
         let first = databases();
         first.open_folder().unwrap();
         first.create("people").unwrap();
@@ -763,7 +773,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for name in ["is in use by", "is already open in this process"] {
             let home = folder.path().join(name);
-            let databases = || Databases::new(Database::builder(), Some(home.clone()), false);
+            let databases = || {
+                Databases::new(
+                    Database::builder().sharing(Sharing::Exclusive),
+                    Some(home.clone()),
+                    false,
+                )
+            };
             let first = databases();
             first.open_folder().unwrap();
             first.create("people").unwrap();
@@ -785,7 +801,11 @@ mod tests {
     #[test]
     fn close_does_not_wait_for_a_change_in_progress() {
         let folder = tempfile::tempdir().unwrap();
-        let databases = Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
+        let databases = Databases::new(
+            Database::builder().sharing(Sharing::Exclusive),
+            Some(folder.path().to_owned()),
+            false,
+        );
         databases.open_folder().unwrap();
         databases.create("people").unwrap();
         let people = databases.get("people").unwrap();
@@ -816,8 +836,13 @@ mod tests {
     #[test]
     fn a_database_that_cannot_be_opened_can_be_dropped_unless_it_was_repaired() {
         let folder = tempfile::tempdir().unwrap();
-        let databases =
-            || Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
+        let databases = || {
+            Databases::new(
+                Database::builder().sharing(Sharing::Exclusive),
+                Some(folder.path().to_owned()),
+                false,
+            )
+        };
         let first = databases();
         first.create("broken").unwrap();
         first.close().unwrap();
@@ -890,8 +915,13 @@ mod tests {
     #[test]
     fn interrupted_restores_are_removed_and_a_broken_database_does_not_block_the_others() {
         let folder = tempfile::tempdir().unwrap();
-        let databases =
-            || Databases::new(Database::builder(), Some(folder.path().to_owned()), false);
+        let databases = || {
+            Databases::new(
+                Database::builder().sharing(Sharing::Exclusive),
+                Some(folder.path().to_owned()),
+                false,
+            )
+        };
         let first = databases();
         first.create("people").unwrap();
         first.create("broken").unwrap();

@@ -10,7 +10,6 @@ mod table;
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -18,7 +17,7 @@ use std::{
 use isomer_db::Sharing;
 
 pub use crate::traces::TraceOptions;
-pub use network::Network;
+pub use network::{ListenAddress, Network};
 pub use table::{SETTINGS, Setting};
 
 /// The source of a setting's value.
@@ -179,9 +178,9 @@ impl Layers {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// HTTP address to listen on.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Bolt address to listen on; `None` disables Bolt.
-    pub bolt: Option<SocketAddr>,
+    pub bolt: Option<ListenAddress>,
     /// Whether other processes may have the databases open.
     pub sharing: Sharing,
     /// Whether other servers may listen on the same ports.

@@ -1,10 +1,10 @@
 //! Parses the texts of settings.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use isomer_db::Sharing;
 
-use super::{AuditLevel, ConfigError, LogFormat, Network};
+use super::{AuditLevel, ConfigError, ListenAddress, LogFormat, Network};
 
 /// A type of setting.
 pub(super) trait FromText: Sized {
@@ -108,26 +108,21 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((text[..digits].parse().ok()?, text[digits..].trim()))
 }
 
-impl FromText for SocketAddr {
-    const EXPECTED: &'static str = "an address and a port, such as 127.0.0.1:4766 or [::1]:4766,";
+impl FromText for ListenAddress {
+    const EXPECTED: &'static str = "an address and a port, or several ports, such as 127.0.0.1:4766, [::1]:4766 or 127.0.0.1:4766-4769,";
     fn from_text(text: &str) -> Option<Self> {
-        text.strip_prefix("localhost:")
-            .map(|port| format!("127.0.0.1:{port}"))
-            .as_deref()
-            .unwrap_or(text)
-            .parse()
-            .ok()
+        Self::of(text)
     }
 }
 
 /// `None` for an empty text.
-impl FromText for Option<SocketAddr> {
-    const EXPECTED: &'static str = SocketAddr::EXPECTED;
+impl FromText for Option<ListenAddress> {
+    const EXPECTED: &'static str = ListenAddress::EXPECTED;
     fn from_text(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(None);
         }
-        SocketAddr::from_text(text).map(Some)
+        ListenAddress::of(text).map(Some)
     }
 }
 

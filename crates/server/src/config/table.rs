@@ -5,7 +5,7 @@ use std::time::Duration;
 use isomer_db::Sharing;
 
 use super::{
-    Config, ConfigError, Layers, Origin, ServerLimits, ShownSetting, TraceOptions,
+    Config, ConfigError, Layers, ListenAddress, Origin, ServerLimits, ShownSetting, TraceOptions,
     parse::{Count, Ratio, Size, parse},
 };
 
@@ -36,17 +36,17 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "listen",
         "127.0.0.1:4766",
-        "Address and port of the HTTP interface. Addresses other than loopback need users and TLS",
+        "Address and port of the HTTP interface, or several ports (127.0.0.1:4766-4769), of which a server takes the first that is free. Addresses other than loopback need users and TLS",
     ),
     setting(
         "bolt",
         "",
-        "Address and port for Bolt, such as 127.0.0.1:7687, under the same conditions. Empty: no Bolt",
+        "Address and port, or several ports, for Bolt, such as 127.0.0.1:7687, under the same conditions. Empty: no Bolt",
     ),
     setting(
         "sharing",
         "",
-        "shared: other processes may have the databases open, too; exclusive: none; unless set, as each database is stored",
+        "shared: other processes may have the databases open, too; exclusive: none; unless set, as each database is stored, and new ones are shared where that is possible",
     ),
     setting(
         "reuse_port",
@@ -365,7 +365,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if config.reuse_port && !isomer_vfs::net::SHARES_ADDRESSES {
         return Err(ConfigError(
-            "`reuse_port` needs Linux: give each server another address in `listen`".to_owned(),
+            "`reuse_port` needs Linux: give all servers several ports in `listen`, such as 127.0.0.1:4766-4769".to_owned(),
         ));
     }
     if config.expose_without_protection {
@@ -379,7 +379,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
 }
 
 /// Checks an address that other machines may reach.
-fn check_open(config: &Config, address: std::net::SocketAddr) -> Result<(), ConfigError> {
+fn check_open(config: &Config, address: ListenAddress) -> Result<(), ConfigError> {
     if config.without_authentication {
         return Err(ConfigError(format!(
             "{address} is reachable from other machines without a login: unset `without_authentication`, \
@@ -421,7 +421,7 @@ mod tests {
             .unwrap();
         layers.add_flag("listen", "[::1]:3").unwrap();
         let config = layers.config().unwrap();
-        assert_eq!(config.listen, "[::1]:3".parse().unwrap());
+        assert_eq!(config.listen.to_string(), "[::1]:3");
         assert_eq!(config.limits.body_bytes, 2 << 20);
         assert_eq!(config.limits.requests, 7);
         assert_eq!(config.hosts, ["a.example", "b.example"]);

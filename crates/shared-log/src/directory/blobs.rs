@@ -77,7 +77,7 @@ impl DirectoryBlobs {
     pub fn open_on(disk: Arc<dyn Disk>, folder: &Path) -> Result<Self, BlobError> {
         let failed = |error: io::Error| blob_error(folder, &error);
         disk.make_folder(folder).map_err(failed)?;
-        check_file_system(folder).map_err(BlobError::Refused)?;
+        check_file_system(&*disk, folder).map_err(BlobError::Refused)?;
         sync_above(&*disk, &folder.join("lock")).map_err(failed)?;
         let lock = LockFile::open(&folder.join("lock")).map_err(failed)?;
         let blobs = Self {

@@ -5,13 +5,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use isomer_vfs::{Disk, remote_file_system};
+use isomer_vfs::{Disk, SharedPage};
 
 use crate::LogError;
 
-/// Refuses file systems whose locks and shared memory need not work between all that use it.
-pub(super) fn check_file_system(folder: &Path) -> Result<(), String> {
-    accept(folder, remote_file_system(folder))
+/// Refuses systems without shared memory.
+pub(super) fn check_system() -> Result<(), LogError> {
+    match SharedPage::IS_SUPPORTED {
+        true => Ok(()),
+        false => Err(LogError::Refused(
+            "processes cannot share memory through this version on Windows: use Linux or macOS"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Refuses file systems whose locks and shared memory need not work between all that use them. `folder` exists.
+pub(super) fn check_file_system(disk: &dyn Disk, folder: &Path) -> Result<(), String> {
+    accept(folder, disk.remote_file_system(folder))
 }
 
 /// The verdict on a folder whose file system is of that remote kind, if it is remote.

@@ -2,9 +2,11 @@
 
 use std::{path::Path, sync::atomic::AtomicBool, time::Duration};
 
+use isomer_vfs::Disk;
+
 use super::{
     appending::Appending,
-    file_system::{check_file_system, io_error, local_folder},
+    file_system::{check_file_system, check_system, io_error},
     following::Following,
     frame::MAX_RECORD_BYTES,
     options::{DirectoryMode, DirectoryOptions},
@@ -31,6 +33,16 @@ enum Access {
 }
 
 impl DirectoryLog {
+    /// Refuses a folder, which exists, where no process could open a log: on a network file system, and on a system
+    /// without shared memory. Nothing is opened or written.
+    ///
+    /// # Errors
+    /// `Refused`, with the reason.
+    pub fn check_folder(disk: &dyn Disk, folder: &Path) -> Result<(), LogError> {
+        check_system()?;
+        check_file_system(disk, folder).map_err(LogError::Refused)
+    }
+
     /// Opens the log in `folder`.
     ///
     /// # Errors
@@ -43,8 +55,7 @@ impl DirectoryLog {
             let made = disk.make_folder(folder);
             made.map_err(|error| io_error(folder, &error))?;
         }
-        let local = local_folder(&**disk, folder)?;
-        check_file_system(&local).map_err(LogError::Refused)?;
+        check_file_system(&**disk, folder).map_err(LogError::Refused)?;
         let (manifest, access) = match options.mode {
             DirectoryMode::Shared => {
                 let (manifest, appending) = Appending::open(folder, options)?;

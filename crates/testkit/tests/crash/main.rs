@@ -40,10 +40,12 @@ enum Processes {
 impl Processes {
     /// Creates the database in `path` for them.
     fn create(self, path: &Path) -> Result<()> {
-        if self != Self::One {
-            let builder = Database::builder().sharing(Sharing::Shared);
-            builder.open(path)?.close()?;
-        }
+        let sharing = match self {
+            Self::One => Sharing::Exclusive,
+            Self::OneOfShared | Self::Two => Sharing::Shared,
+        };
+        let builder = Database::builder().sharing(sharing);
+        builder.open(path)?.close()?;
         if self == Self::Two {
             second_process::start(&[], path)?;
         }
@@ -73,14 +75,19 @@ fn main() -> ExitCode {
             move || power::acknowledged_transactions_survive_power_cuts(processes),
         );
     }
-    harness.case(
-        "a_killed_import_is_there_whole_or_not_at_all",
-        a_killed_import_is_there_whole_or_not_at_all,
-    );
-    harness.case(
-        "a_killed_process_leaves_no_lock",
-        a_killed_process_leaves_no_lock,
-    );
+    for (processes, name) in [
+        (Processes::One, ""),
+        (Processes::OneOfShared, "_of_a_shared_database"),
+    ] {
+        harness.case(
+            format!("a_killed_import{name}_is_there_whole_or_not_at_all"),
+            move || a_killed_import_is_there_whole_or_not_at_all(processes),
+        );
+        harness.case(
+            format!("a_killed_process{name}_leaves_no_lock"),
+            move || a_killed_process_leaves_no_lock(processes),
+        );
+    }
     harness.case(
         "a_second_process_learns_which_process_holds_the_database",
         a_second_process_learns_which_process_holds_the_database,
@@ -173,7 +180,7 @@ fn isomer() -> Result<Command> {
 }
 
 /// Imports of nodes and of relationships, which also write view files.
-fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
+fn a_killed_import_is_there_whole_or_not_at_all(processes: Processes) -> Outcome {
     let kills = if is_quick() { 8 } else { 60 };
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("network");
@@ -206,6 +213,7 @@ fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
     let mut random = Random::new(seed());
     let (mut nothing, mut all, mut views) = (0, 0, 0);
     let mut path = folder.path().join("db");
+    processes.create(&path)?;
     // Duration of each import without a kill.
     let mut usual = [Duration::ZERO; 2];
     for (load, usual) in loads.iter().zip(&mut usual) {
@@ -244,6 +252,7 @@ fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
         if at == loads.len() {
             (at, round) = (0, round + 1);
             path = folder.path().join(format!("db{round}"));
+            processes.create(&path)?;
         }
     }
     println!(
@@ -291,14 +300,16 @@ fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn a_killed_process_leaves_no_lock() -> Outcome {
+fn a_killed_process_leaves_no_lock(processes: Processes) -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("db");
+    processes.create(&path)?;
     let mut holder = hold(&path)?;
     holder.kill()?;
     holder.wait()?;
     let started = Instant::now();
-    Database::open(&path)?;
+    let builder = Database::builder().sharing(Sharing::Exclusive);
+    builder.open(&path)?;
     ensure!(
         started.elapsed() < Duration::from_secs(5),
         "opening took {:?}",
@@ -310,6 +321,7 @@ fn a_killed_process_leaves_no_lock() -> Outcome {
 fn a_second_process_learns_which_process_holds_the_database() -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("db");
+    Processes::One.create(&path)?;
     let mut holder = hold(&path)?;
     let refused = Database::open(&path)
         .err()

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use anyhow::{Result, ensure};
-use isomer_db::{Database, ErrorKind};
+use isomer_db::{Database, ErrorKind, Sharing};
 use isomer_testkit::harness::{Harness, Outcome, Verdict};
 
 use crate::{full_disk::SmallDisk, refused};
@@ -41,8 +41,12 @@ pub fn cases(harness: &mut Harness) {
         awkward_paths_work_or_are_refused,
     );
     harness.case(
-        "opening_twice_in_one_process_is_refused",
-        opening_twice_in_one_process_is_refused,
+        "opening_an_exclusive_database_twice_in_one_process_is_refused",
+        opening_an_exclusive_database_twice_in_one_process_is_refused,
+    );
+    harness.case(
+        "a_shared_database_may_be_opened_twice_in_one_process",
+        a_shared_database_may_be_opened_twice_in_one_process,
     );
     harness.case(
         "a_folder_that_cannot_be_written_is_a_clear_error",
@@ -93,15 +97,19 @@ fn a_folder_of_something_else_is_refused_and_untouched() -> Outcome {
 
 /// Replaces the largest file of a database.
 fn foreign_data_file(bytes: &[u8]) -> Outcome {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("db");
-    Database::open(&path)?.query("CREATE (:A {n: 1})")?;
-    let data = contents(&path)?
-        .into_iter()
-        .max_by_key(|(_, bytes)| bytes.len())
-        .map(|(path, _)| path);
-    fs::write(data.expect("a database has files"), bytes)?;
-    refused(Database::open(&path), &UNUSABLE, "")?;
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("db");
+        let db = Database::builder().sharing(sharing).open(&path)?;
+        db.query("CREATE (:A {n: 1})")?;
+        db.close()?;
+        let data = contents(&path)?
+            .into_iter()
+            .max_by_key(|(_, bytes)| bytes.len())
+            .map(|(path, _)| path);
+        fs::write(data.expect("a database has files"), bytes)?;
+        refused(Database::open(&path), &UNUSABLE, "")?;
+    }
     Ok(Verdict::Passed)
 }
 
@@ -158,9 +166,28 @@ fn awkward_paths_work_or_are_refused() -> Outcome {
     Ok(Verdict::Passed)
 }
 
-fn opening_twice_in_one_process_is_refused() -> Outcome {
+fn a_shared_database_may_be_opened_twice_in_one_process() -> Outcome {
     let folder = tempfile::tempdir()?;
-    let first = Database::open(folder.path())?;
+    let open = || {
+        let builder = Database::builder().sharing(Sharing::Shared);
+        builder.open(folder.path())
+    };
+    let (first, second) = (open()?, open()?);
+    first.query("CREATE (:A)")?;
+    let n: i64 = second
+        .query("MATCH (a:A) RETURN count(*) AS n")?
+        .single()?
+        .get("n")?;
+    ensure!(n == 1, "{n}");
+    drop(first);
+    second.query("CREATE (:A)")?;
+    Ok(Verdict::Passed)
+}
+
+fn opening_an_exclusive_database_twice_in_one_process_is_refused() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let builder = Database::builder().sharing(Sharing::Exclusive);
+    let first = builder.open(folder.path())?;
     refused(
         Database::open(folder.path()),
         &[ErrorKind::Unavailable],

@@ -35,8 +35,8 @@ pub fn stored_bytes(metadata: &Metadata) -> u64 {
     system::stored_bytes(metadata)
 }
 
-/// The kind of a network file system, or of one that a program provides, if `path` is on one; only Linux says so. Locks
-/// and mapped memory need not work there as on a local disk.
+/// The kind of a network file system, or of one that a program provides, if `path` is on one; only Linux and macOS
+/// say so. Locks and mapped memory need not work there as on a local disk.
 pub fn remote_file_system(path: &Path) -> io::Result<Option<&'static str>> {
     system::remote_file_system(path)
 }

@@ -311,10 +311,21 @@ fn remote_kind(number: u64) -> Option<&'static str> {
     found.map(|(_, name)| *name)
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(target_vendor = "apple")]
+pub fn remote_file_system(path: &Path) -> io::Result<Option<&'static str>> {
+    /// `MNT_LOCAL`: the file system is stored on this machine.
+    const LOCAL: u32 = 0x1000;
+    let is_local = rustix::fs::statfs(path)?.f_flags & LOCAL != 0;
+    Ok((!is_local).then_some("a network file system"))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 pub fn remote_file_system(_: &Path) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
+
+/// Whether processes can share memory through this library.
+pub const SHARES_MEMORY: bool = true;
 
 /// When the process `pid` started, in ticks since the machine did; `None` if there is none. Read from `/proc`, so that
 /// it is 0 for every running process where that does not exist.

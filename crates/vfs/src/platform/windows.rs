@@ -75,6 +75,9 @@ pub fn allocate(_: &File, _: u64) -> io::Result<()> {
 }
 
 /// The standard library has no call for shared memory.
+pub const SHARES_MEMORY: bool = false;
+
+/// There are no mappings, see [`SHARES_MEMORY`].
 #[derive(Debug)]
 pub enum Mapping {}
 

@@ -1,12 +1,18 @@
 //! Helpers that the tests share.
+
+pub mod second_process;
+
 use std::sync::Arc;
 
 use isomer_data::{DataStore, DataStoreOptions};
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, Value};
 
-/// A store in memory.
+/// A store in memory; see [`second_process`].
 pub fn memory() -> DataStore {
+    if second_process::is_wanted() {
+        return second_process::open_empty(DataStoreOptions::default());
+    }
     DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! Databases that several processes have open. Here they are engines of one process, which share nothing but files,
 //! locks and the shared log. `processes` has real ones.
 
+mod as_stored;
 mod conversion;
 mod large_commit;
 mod loads;
