@@ -51,6 +51,8 @@ use crate::{
 
 /// What a record has in addition to the writes of one transaction, at most: its heads, and some granules.
 const RECORD_OVERHEAD_BYTES: usize = 4 << 10;
+/// A process that has just opened the log trims so many records if it is alone; for fewer the locks cost too much.
+const MANY_RECORDS: u64 = 1_024;
 
 /// An engine as a node on a shared log.
 pub(crate) struct Shared<B: Backend> {
@@ -63,6 +65,8 @@ pub(crate) struct Shared<B: Backend> {
     trimmed_for: AtomicU64,
     /// When the records can be trimmed that were too young at the last trim; `None` if there were none.
     young_until: Mutex<Option<Duration>>,
+    /// When this process opened the log.
+    opened_at: Duration,
     /// One trim at a time.
     trimming: Mutex<()>,
     follower: Follower,
@@ -103,8 +107,13 @@ impl<B: Backend> Shared<B> {
         let mut node = node.map_err(|error| history_error(&history, error))?;
         node.catch_up()
             .map_err(|error| history_error(&history, error))?;
-        // An earlier process may have left what was too young.
-        let young_until = history.now() + history.log().grace();
+        // Earlier processes may have left what was too young.
+        let opened_at = history.now();
+        let left = point.next.saturating_sub(history.first()?);
+        let young_until = match left >= MANY_RECORDS {
+            true => opened_at,
+            false => opened_at + history.log().grace(),
+        };
         let shared = Arc::new(Self {
             state: state.clone(),
             history,
@@ -113,6 +122,7 @@ impl<B: Backend> Shared<B> {
             log_time,
             trimmed_for: AtomicU64::new(point.next),
             young_until: Mutex::new(Some(young_until)),
+            opened_at,
             trimming: Mutex::default(),
             follower: Follower::default(),
         });
@@ -387,7 +397,17 @@ impl<B: Backend> Shared<B> {
         }
         let below = self.unneeded_below(point)?;
         let trimmed = self.node.lock().trim(below);
-        let first = trimmed.map_err(|error| self.error(error))?;
+        let mut first = trimmed.map_err(|error| self.error(error))?;
+        // In its first grace period a process knows no record to be old enough. Processes that live for less than that,
+        // one after the other, would never trim.
+        let is_new = self.history.now() < self.opened_at + self.history.log().grace();
+        if is_new
+            && first + MANY_RECORDS <= below
+            && let Ok(Some(_alone)) = self.state.backend.hold_alone(Duration::ZERO)
+        {
+            let trimmed = self.node.lock().trim_alone(below);
+            first = trimmed.map_err(|error| self.error(error))?;
+        }
         if first < below {
             let again = self.history.now() + self.history.log().grace();
             *self.young_until.lock() = Some(again);

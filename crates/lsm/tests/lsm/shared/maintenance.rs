@@ -90,7 +90,6 @@ fn what_is_replayed_is_flushed() {
     }
 }
 
-/// What the maintainer publishes, a follower adopts: it drops its memtable, and later takes over.
 /// Bytes of the files of the shared log.
 fn log_bytes(folder: &Path) -> u64 {
     let files = fs::read_dir(folder.join("shared")).expect("names");
@@ -144,6 +143,34 @@ fn a_compaction_of_a_process_that_is_alone_trims_the_log() {
     assert_sound(&engine);
 }
 
+/// Processes that live for less than the grace period, one after the other, keep the log short, too.
+#[test]
+fn short_processes_trim_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut expected = Map::new();
+    for round in 0..6_u32 {
+        let engine = open(folder.path(), &small(true));
+        for number in 0..1_200_u32 {
+            let key = [round.to_be_bytes(), number.to_be_bytes()].concat();
+            commit(&engine, &[(&key, &[round as u8; 200])]);
+            expected.insert(key, vec![round as u8; 200]);
+        }
+        engine.trim_stream(engine.version()).expect("trimmed");
+        engine.flush().expect("flushed");
+    }
+    let engine = open(folder.path(), &small(true));
+    let most = 6 * (64 << 10);
+    let began = Instant::now();
+    wait_for("the log is trimmed", || log_bytes(folder.path()) <= most);
+    let grace = Duration::from_secs(60);
+    assert!(began.elapsed() < grace, "not only by its age");
+    assert!(all(&engine) == expected);
+    assert_sound(&engine);
+    drop(engine);
+    assert!(all(&open(folder.path(), &small(false))) == expected);
+}
+
+/// What the maintainer publishes, a follower adopts: it drops its memtable, and later takes over.
 #[test]
 fn a_follower_adopts_tables_and_takes_over() {
     let folder = tempfile::tempdir().expect("a folder");
