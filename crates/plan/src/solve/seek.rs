@@ -861,8 +861,9 @@ fn sargable<'e>(
     // The value must be known before the node is: it may read bound slots, but not the node itself.
     // Sub-plans are left to filters.
     let known = |value: &BoundExpr, is_early: bool| {
-        let mut known =
-            !matches!(value, BoundExpr::Subquery(_)) && !(is_early && value_can_fail(value, arena));
+        let is_left_to_filters =
+            matches!(value, BoundExpr::Subquery(_)) || is_early && value_can_fail(value, arena);
+        let mut known = !is_left_to_filters;
         value.for_each_slot(&mut |slot| known &= bound.contains(&slot) && slot != node);
         known
     };
