@@ -395,8 +395,9 @@ impl LimitGuard {
         }
     }
 
-    /// Like [`LimitGuard::hold`], for operators that can spill instead: returns false, and holds nothing, if the query would
-    /// exceed half of its limit, or if caches would have to be evicted beyond the minimum that the query needs to work.
+    /// Like [`LimitGuard::hold`], for operators that can spill instead: returns false, and holds nothing, if the query
+    /// would exceed half of its limit, or if caches would have to be evicted beyond the minimum that the query needs to
+    /// work.
     pub(crate) fn try_hold(&mut self, bytes: usize) -> bool {
         self.forget_allowed();
         let held = self.held_bytes.saturating_add(bytes);

@@ -37,7 +37,7 @@ use crate::{
 };
 
 pub use copy::{BackupLock, Copied};
-use insert::{content_bytes, insert, replay, room_for};
+use insert::{content_bytes, insert, insert_large, replay, room_for};
 
 /// All open parts of the engine, and the last version.
 pub struct LsmBackend {
@@ -354,6 +354,18 @@ impl LsmBackend {
         Ok(())
     }
 
+    /// See [`copy::begin_backup`].
+    pub fn begin_backup(&self) -> Result<BackupLock<'_>, StorageError> {
+        copy::begin_backup(&self.core)
+    }
+
+    /// Like [`Backend::checkpoint`], with a given identity of the copy.
+    pub fn checkpoint_as(&self, target: &Path, identity: u128) -> Result<Copied, StorageError> {
+        copy::copy_database(&self.core, target, identity, &|| self.sync(), &|| {
+            self.view()
+        })
+    }
+
     /// Its folder.
     pub fn directory(&self) -> &Path {
         &self.core.directory
@@ -397,7 +409,7 @@ impl LsmBackend {
         let _ = core.chunks.reserve(room);
         let _unfinished = Unfinished::of(core);
         match room > core.options.memtable_bytes {
-            true => self.insert_large(commits, Some(end)),
+            true => insert_large(core, commits, Some(end)),
             false => insert(&core.shared.state(), commits),
         }
         self.publish(last.version);
@@ -697,7 +709,7 @@ impl Backend for LsmBackend {
             log.sync().map_err(|failure| core.failed(failure))?;
         }
         match is_large {
-            true => self.insert_large(commits, None),
+            true => insert_large(core, commits, None),
             false => insert(&core.shared.state(), commits),
         }
         let state = core.shared.state();
@@ -959,11 +971,11 @@ impl Backend for LsmBackend {
     }
 
     fn statistics(&self) -> Result<Statistics, StorageError> {
-        inspect::statistics(self)
+        inspect::statistics(&self.core, &*self.view()?)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
-        inspect::verify(self, progress)
+        inspect::verify(&self.core, &|| self.view(), progress)
     }
 }
 

@@ -392,3 +392,36 @@ fn a_transaction_with_a_number_keeps_a_database_shared() {
     db.store().unwrap().become_exclusive().unwrap();
     assert_eq!(number(&db, "MATCH (c:C) RETURN c.n AS n"), 1);
 }
+
+/// Files below `folder` that this process has open or mapped; `None` if the system does not tell.
+fn open_files(folder: &Path) -> Option<Vec<String>> {
+    let links = std::fs::read_dir("/proc/self/fd").ok()?;
+    let links = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+    let open = links.map(|target| target.to_string_lossy().into_owned());
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let folder = folder.to_str()?;
+    let all = open.chain(maps.lines().map(str::to_owned));
+    Some(all.filter(|name| name.contains(folder)).collect())
+}
+
+/// When the last handle is gone, no thread uses the database any more: its folder can be removed, or its disk be
+/// unmounted.
+#[test]
+fn a_closed_database_has_no_open_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let path = folder.path().join(format!("{sharing:?}"));
+        for round in 0..20 {
+            let db = Database::builder().sharing(sharing).open(&path).unwrap();
+            db.query("CREATE (a:N {n: 1})-[:T]->(:N {n: 2})").unwrap();
+            assert!(number(&db, "MATCH (:N)-[:T]->(b:N) RETURN sum(b.n) AS n") > 0);
+            db.views().wait_ready();
+            match round % 2 {
+                0 => drop(db),
+                _ => db.close().unwrap(),
+            }
+            let left = open_files(&path).unwrap_or_default();
+            assert!(left.is_empty(), "{sharing:?}, round {round}: {left:?}");
+        }
+    }
+}

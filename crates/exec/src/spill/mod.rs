@@ -6,8 +6,8 @@
 //! - [`distinct`], [`group`], [`join`]: rows are partitioned by the hash of their keys, each partition is processed
 //!   alone (partitioned again if it is still too large), and the results are merged by the number of their row.
 //!
-//! In addition to the memory that is counted (see [`crate::limits::LimitGuard`]), a spill holds a block of 32 KiB for each
-//! open run or partition, at most [`most_open`](files::most_open) of them.
+//! In addition to the memory that is counted (see [`crate::limits::LimitGuard`]), a spill holds a block of 32 KiB for
+//! each open run or partition, at most [`most_open`](files::most_open) of them.
 
 mod codec;
 pub(crate) mod distinct;

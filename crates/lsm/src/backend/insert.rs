@@ -4,9 +4,9 @@ use std::{collections::HashSet, ops::ControlFlow, path::Path};
 
 use isomer_storage::{Commit, KeyRange, LogPoint, Order, StorageError, Version, damaged};
 
-use super::LsmBackend;
 use crate::{
     RangeTombstone,
+    core::Core,
     log::{Change, Replayed},
     memtable::Committer,
     state::State,
@@ -19,42 +19,39 @@ const ENTRY_BYTES: usize = 48;
 /// Number of steps in which a large commit fills a memtable.
 const PARTS: usize = 8;
 
-impl LsmBackend {
-    /// Inserts a group of commits that does not fit into a memtable into several, each of which is flushed when
-    /// it is full. Readers see their contents only once the last version is published, and until the next flush
-    /// the log has all of it.
-    ///
-    /// In a shared log the group is one record, up to `record_end`: once it is applied from there again, all of it is.
-    pub(super) fn insert_large(&self, commits: &[Commit<'_>], record_end: Option<LogPoint>) {
-        let core = &*self.core;
-        let limit = core.options.memtable_bytes;
-        let mut continues = true;
-        let before_group = commits.first().map_or(0, |first| first.version - 1);
-        for commit in commits {
-            let (last, end) = match record_end {
-                Some(end) => (before_group, end.next),
-                None => (commit.version - 1, 0),
-            };
+/// Inserts a group of commits that does not fit into a memtable into several, each of which is flushed when
+/// it is full. Readers see their contents only once the last version is published, and until the next flush
+/// the log has all of it.
+///
+/// In a shared log the group is one record, up to `record_end`: once it is applied from there again, all of it is.
+pub(super) fn insert_large(core: &Core, commits: &[Commit<'_>], record_end: Option<LogPoint>) {
+    let limit = core.options.memtable_bytes;
+    let mut continues = true;
+    let before_group = commits.first().map_or(0, |first| first.version - 1);
+    for commit in commits {
+        let (last, end) = match record_end {
+            Some(end) => (before_group, end.next),
+            None => (commit.version - 1, 0),
+        };
+        let state = core.shared.state();
+        let mut committer = state.active.committer();
+        insert_deleted_ranges(&state, &mut committer, commit);
+        drop(committer);
+        drop(state);
+        let mut slots = commit.writes.slots().peekable();
+        while slots.peek().is_some() {
             let state = core.shared.state();
-            let mut committer = state.active.committer();
-            insert_deleted_ranges(&state, &mut committer, commit);
-            drop(committer);
-            drop(state);
-            let mut slots = commit.writes.slots().peekable();
-            while slots.peek().is_some() {
-                let state = core.shared.state();
-                let mut bytes = 0;
-                let part = std::iter::from_fn(|| {
-                    let (key, value) = slots.next_if(|_| bytes < limit / PARTS)?;
-                    bytes += key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES;
-                    Some((key, value))
-                });
-                state.active.committer().insert_all(commit.version, part);
-                if continues && state.active.bytes() >= limit - limit / PARTS {
-                    drop(state);
-                    // If the disk is full, the rest of the commit stays in memory: it is in the log already.
-                    continues = core.flush_part(last, end).is_ok();
-                }
+            let mut bytes = 0;
+            let part = std::iter::from_fn(|| {
+                let (key, value) = slots.next_if(|_| bytes < limit / PARTS)?;
+                bytes += key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES;
+                Some((key, value))
+            });
+            state.active.committer().insert_all(commit.version, part);
+            if continues && state.active.bytes() >= limit - limit / PARTS {
+                drop(state);
+                // If the disk is full, the rest of the commit stays in memory: it is in the log already.
+                continues = core.flush_part(last, end).is_ok();
             }
         }
     }

@@ -1,26 +1,30 @@
 //! What an open database holds, and whether its log and its tables agree.
 
-use std::{ops::ControlFlow, sync::atomic::Ordering};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, atomic::Ordering},
+};
 
-use isomer_storage::{Backend as _, Order, Statistics, StorageError, View as _};
+use isomer_storage::{KeyRange, Order, Statistics, StorageError, View as _};
 
-use super::{ALL, LsmBackend};
 use crate::{
-    LevelStatistics, log_check,
+    LevelStatistics,
+    core::Core,
+    log_check,
     processes::{self, Wal},
+    state::LsmView,
 };
 
 /// With more entries than this, pairs are estimated instead of counted.
 const MAX_COUNTED_ENTRIES: u64 = 200_000;
 
 /// See [`isomer_storage::Backend::statistics`].
-pub(super) fn statistics(backend: &LsmBackend) -> Result<Statistics, StorageError> {
-    let view = backend.view()?;
-    let log = match &backend.core.wal {
+pub(super) fn statistics(core: &Core, view: &LsmView) -> Result<Statistics, StorageError> {
+    let log = match &core.wal {
         Wal::Own(log) => log.statistics(view.version())?,
-        Wal::Shared(_) => processes::log_statistics(&backend.core)?,
+        Wal::Shared(_) => processes::log_statistics(core)?,
     };
-    let state = backend.core.shared.state();
+    let state = core.shared.state();
     let levels = state.levels.statistics();
     let sum = |of: fn(&LevelStatistics) -> u64| levels.iter().map(of).sum::<u64>();
     let (value_bytes, _) = state.levels.value_bytes();
@@ -32,7 +36,11 @@ pub(super) fn statistics(backend: &LsmBackend) -> Result<Statistics, StorageErro
             .sum::<u64>();
     let mut key_count = 0;
     if entries <= MAX_COUNTED_ENTRIES {
-        view.visit(ALL, Order::Ascending, &mut |_, _| {
+        let all = KeyRange {
+            start: b"",
+            end: None,
+        };
+        view.visit(all, Order::Ascending, &mut |_, _| {
             key_count += 1;
             ControlFlow::Continue(())
         })?;
@@ -42,7 +50,7 @@ pub(super) fn statistics(backend: &LsmBackend) -> Result<Statistics, StorageErro
         key_count = entries.saturating_sub(2 * sum(|level| level.deletions));
     }
     let detail = |name: &str, value: u64| (name.to_owned(), value.to_string());
-    let (hits, misses) = backend.core.cache.hits_and_misses();
+    let (hits, misses) = core.cache.hits_and_misses();
     let mut details = vec![
         detail("log_bytes", log.stored_bytes),
         detail("log_segments", log.segments),
@@ -52,29 +60,26 @@ pub(super) fn statistics(backend: &LsmBackend) -> Result<Statistics, StorageErro
         detail("entries", entries),
         detail("memtable_bytes", state.memtable_bytes() as u64),
         detail("sealed_memtables", state.sealed.len() as u64),
-        detail("cache_bytes", backend.core.cache.used_bytes() as u64),
-        detail("pinned_bytes", backend.core.cache.pinned_bytes() as u64),
-        detail("slowed_ms", backend.core.slowed_ms()),
+        detail("cache_bytes", core.cache.used_bytes() as u64),
+        detail("pinned_bytes", core.cache.pinned_bytes() as u64),
+        detail("slowed_ms", core.slowed_ms()),
         detail("cache_hits", hits),
         detail("cache_misses", misses),
         detail("runs", levels.iter().map(|level| level.runs as u64).sum()),
-        detail(
-            "compaction_backlog_bytes",
-            backend.core.tree.backlog_bytes(),
-        ),
+        detail("compaction_backlog_bytes", core.tree.backlog_bytes()),
         detail(
             "compacted_bytes",
-            backend.core.tree.compacted_bytes.load(Ordering::Relaxed),
+            core.tree.compacted_bytes.load(Ordering::Relaxed),
         ),
         detail(
             "flushed_bytes",
-            backend.core.tree.flushed_bytes.load(Ordering::Relaxed),
+            core.tree.flushed_bytes.load(Ordering::Relaxed),
         ),
-        detail("oldest_version", backend.oldest_version()),
+        detail("oldest_version", core.shared.floor()),
     ];
-    if let Some(wal) = backend.core.wal.shared() {
-        let point = backend.core.tree.current().log_point;
-        details.push(detail("maintains_tables", u64::from(backend.maintains())));
+    if let Some(wal) = core.wal.shared() {
+        let point = core.tree.current().log_point;
+        details.push(detail("maintains_tables", u64::from(core.tree.maintains())));
         details.push(detail(
             "adopted_tables",
             wal.adoptions.load(Ordering::Relaxed),
@@ -83,9 +88,7 @@ pub(super) fn statistics(backend: &LsmBackend) -> Result<Statistics, StorageErro
         details.push(detail("flushed_position", point.next));
     }
     details.extend(
-        backend
-            .core
-            .compaction_error()
+        core.compaction_error()
             .map(|error| ("compaction_error".to_owned(), error)),
     );
     for (number, level) in levels.iter().enumerate() {
@@ -104,12 +107,12 @@ pub(super) fn statistics(backend: &LsmBackend) -> Result<Statistics, StorageErro
     Ok(statistics)
 }
 
-/// See [`isomer_storage::Backend::verify`].
+/// See [`isomer_storage::Backend::verify`]. `view` gives the last version, once no segment of the log can be removed.
 pub(super) fn verify(
-    backend: &LsmBackend,
+    core: &Core,
+    view: &dyn Fn() -> Result<Arc<LsmView>, StorageError>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<String>, StorageError> {
-    let core = &*backend.core;
     let own = match &core.wal {
         Wal::Own(own) => own,
         Wal::Shared(wal) => return processes::verify(core, wal, progress),
@@ -117,7 +120,7 @@ pub(super) fn verify(
     let (view, state, pinned) = {
         // No segment may be removed between the two; afterwards `pinned` holds them.
         let _tidying = core.tidying.lock();
-        (backend.view()?, core.shared.state(), own.pin())
+        (view()?, core.shared.state(), own.pin())
     };
     let levels = state.levels.clone();
     let (in_log, in_tables) = (pinned.record_bytes(), 2 * levels.file_bytes());
