@@ -650,21 +650,20 @@ impl Environment for Cx<'_> {
         Ok(looked.unwrap_or_default())
     }
 
-    #[cfg(feature = "algorithms")]
     fn project_graph(&self, rows: &[Value]) -> Result<Value> {
-        let planner = self.run.host.planner.clone();
-        let program = self.run.host.program.as_ref();
-        let user = program
-            .map(|program| program.user_name())
-            .unwrap_or_default();
-        crate::procedure::gds::project_rows(rows, planner.as_deref(), &user, self.tx, self)
-    }
-
-    #[cfg(not(feature = "algorithms"))]
-    fn project_graph(&self, _: &[Value]) -> Result<Value> {
-        Err(ExecError::Unsupported(
-            "gds.graph.project: this build has no graph algorithms".into(),
-        ))
+        #[cfg(feature = "algorithms")]
+        if let Some(make) = self.run.registry.graph_maker() {
+            let planner = self.run.host.planner.clone();
+            let program = self.run.host.program.as_ref();
+            let user = program
+                .map(|program| program.user_name())
+                .unwrap_or_default();
+            return make(rows, planner.as_deref(), &user, self.tx, self);
+        }
+        Err(ExecError::Unsupported(format!(
+            "gds.graph.project of {} rows: this build has no graph algorithms",
+            rows.len()
+        )))
     }
 
     fn allow_bytes(&self, bytes: usize) -> Result<()> {

@@ -6,7 +6,7 @@ mod apoc;
 mod builtins;
 mod estimate;
 #[cfg(feature = "algorithms")]
-pub(crate) mod gds;
+mod gds;
 mod indexes;
 mod neo4j;
 #[cfg(feature = "algorithms")]
@@ -57,6 +57,16 @@ pub(crate) struct CallDatabase {
     /// For the statements that it runs.
     pub(crate) views: Option<Arc<isomer_views::Views>>,
 }
+
+/// Makes the graph in memory of the rows of an aggregation, for a user.
+#[cfg(feature = "algorithms")]
+pub(crate) type GraphMaker = fn(
+    &[Value],
+    Option<&dyn crate::projection::StatementPlanner>,
+    &Arc<str>,
+    &Transaction,
+    &dyn crate::function::Environment,
+) -> Result<Value>;
 
 /// One call of a procedure: its transaction, its limits, and the consumer of its rows.
 pub struct CallContext<'a> {
@@ -182,9 +192,17 @@ pub trait ScalarFunction: Send + Sync {
 pub struct Registry {
     procedures: FxHashMap<String, Arc<dyn Procedure>>,
     functions: FxHashMap<String, Arc<dyn ScalarFunction>>,
+    #[cfg(feature = "algorithms")]
+    graph_maker: Option<GraphMaker>,
 }
 
 impl Registry {
+    /// What makes the graphs of the aggregation `gds.graph.project`.
+    #[cfg(feature = "algorithms")]
+    pub(crate) fn graph_maker(&self) -> Option<GraphMaker> {
+        self.graph_maker
+    }
+
     /// An empty registry.
     pub fn new() -> Self {
         Self::default()

@@ -70,7 +70,7 @@ pub(crate) fn is_aggregate(expr: &ast::Expr) -> Option<Aggregation> {
         ExprKind::Function { name, .. } if name.parts.len() == 1 => {
             Aggregation::by_name(name.parts[0].as_str())
         }
-        ExprKind::Function { name, .. } if &*name.parts[0].name == "gds" => {
+        ExprKind::Function { name, .. } if name.parts[0].as_str().eq_ignore_ascii_case("gds") => {
             Aggregation::by_name(&name.dotted())
         }
         _ => None,

@@ -6,7 +6,7 @@ use isomer_value::Value;
 
 use crate::expr::{
     Arithmetic, BoundExpr, Comparison, LabelRef, LocalId, MapItem, PathSegment, QuantifierKind,
-    SlotId, StringTest, SubqueryResult, TypeRef,
+    RegisteredRef, SlotId, StringTest, SubqueryResult, TypeRef,
 };
 use crate::physical::Plan;
 
@@ -228,10 +228,7 @@ impl<'p> ExprPrinter<'p> {
                 function,
                 arguments,
                 ..
-            } => {
-                let name = &self.plan.registered_functions[function.index()];
-                self.call(name, arguments, out);
-            }
+            } => self.call(self.registered_name(*function), arguments, out),
             BoundExpr::ListComprehension {
                 list,
                 local,
@@ -277,6 +274,10 @@ impl<'p> ExprPrinter<'p> {
             }),
             BoundExpr::BuildPath { start, steps } => self.path(*start, steps, out),
         }
+    }
+
+    fn registered_name(&self, function: RegisteredRef) -> &str {
+        &self.plan.registered_functions[function.index()]
     }
 
     fn prefix(&self, operator: &str, operand: &BoundExpr, out: &mut String) {

@@ -45,7 +45,8 @@ pub(crate) fn separate_volatile(steps: Vec<LogicalStep>) -> Vec<LogicalStep> {
 /// - a property that equals one of several values is looked up in their list.
 ///
 /// No condition that can fail is tested for a row that a condition of an earlier clause drops. Where such a condition
-/// moves below others, its copy that is true for a failure moves ([`BoundExpr::Early`]), and the condition itself stays.
+/// moves below others, its copy that is true for a failure moves ([`BoundExpr::Early`]), and the condition itself
+/// stays.
 pub(crate) fn rewrite(steps: Vec<LogicalStep>, arena: &Arena) -> Vec<LogicalStep> {
     let mut done: Vec<LogicalStep> = Vec::with_capacity(steps.len());
     for step in steps {

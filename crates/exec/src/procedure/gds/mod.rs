@@ -14,8 +14,6 @@ mod results;
 mod rows;
 mod run;
 
-pub(crate) use rows::project_rows;
-
 use super::{
     Registry,
     table::{register_functions, register_procedures},
@@ -29,4 +27,5 @@ pub(super) fn register(registry: &mut Registry) {
     register_procedures(registry, properties::PROCEDURES);
     run::register(registry);
     register_functions(registry, results::FUNCTIONS);
+    registry.graph_maker = Some(rows::project_rows);
 }

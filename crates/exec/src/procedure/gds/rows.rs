@@ -20,7 +20,7 @@ use crate::{
 const PROJECT: &str = "gds.graph.project";
 
 /// Makes the graph of rows, each a list of the five arguments, and describes it; null without rows.
-pub(crate) fn project_rows(
+pub(super) fn project_rows(
     rows: &[Value],
     planner: Option<&dyn StatementPlanner>,
     user: &Arc<str>,

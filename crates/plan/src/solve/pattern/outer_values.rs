@@ -1,8 +1,8 @@
 //! Values of the outer row that conditions of a pattern read several times.
 //!
-//! A pattern that is matched for each outer row, such as that of a pattern comprehension, may compare what it finds with
-//! values that depend on the outer row alone: `(a.id = startNode(r).id AND …) OR (… AND b.id = startNode(r).id)`. They are
-//! computed once per outer row instead of for every row that the condition tests.
+//! A pattern that is matched for each outer row, such as that of a pattern comprehension, may compare what it finds
+//! with values that depend on the outer row alone: `(a.id = startNode(r).id AND …) OR (… AND b.id = startNode(r).id)`.
+//! They are computed for the first elements that are found instead of for every row that the condition tests.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
