@@ -31,6 +31,14 @@ pub fn is_wanted() -> bool {
     std::env::var_os("ISOMER_TEST_SHARED").is_some_and(|value| value != "0" && !value.is_empty())
 }
 
+/// Reports that a test does not run with a second process, if there are any; returns whether to skip it.
+pub fn needs_alone(reason: &str) -> bool {
+    if is_wanted() {
+        println!("skipped: it needs the database alone: {reason}");
+    }
+    is_wanted()
+}
+
 /// An empty store, to which a second process writes until the thread of the caller ends.
 pub fn open_empty(options: DataStoreOptions) -> DataStore {
     let folder = tempfile::tempdir().expect("a folder");
