@@ -190,8 +190,8 @@ fn copies(engine: &LsmEngine, folder: &Path) -> [PathBuf; 2] {
     [copy, restored]
 }
 
-/// A copy of a shared database becomes a shared one when it is first opened for writing, or says from then on that it is
-/// an exclusive one.
+/// A copy of a shared database becomes a shared one when it is first opened for writing, or says from then on that it
+/// is an exclusive one.
 #[test]
 fn copies_are_as_their_source_was_open() {
     let folder = tempfile::tempdir().expect("a folder");
