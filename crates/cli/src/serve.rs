@@ -21,6 +21,7 @@ use crate::{open, style};
   isomer serve people.isomer --bolt 127.0.0.1:7687
   isomer serve people.isomer --config server.toml --set limits.query_time=5s
   isomer serve people.isomer --reuse-port & isomer serve people.isomer --reuse-port
+  isomer serve people.isomer --listen 127.0.0.1:4766-4769
   isomer serve people.isomer --listen 0.0.0.0:4766 --tls-certificate cert.pem --tls-key key.pem
 
 Settings come from the file, then the environment (ISOMER_LISTEN, ISOMER_LIMITS_BODY, …), then flags; `isomer config print`

@@ -292,8 +292,8 @@ impl DataStore {
     }
 
     /// Keeps other processes from opening a shared database until it is closed here: from now on the store is as if it
-    /// had been opened exclusively. Waits for a moment for processes that have it open. Transactions under way fail with
-    /// a conflict. Costs one small commit; does nothing in a store that is not shared.
+    /// had been opened exclusively. Waits for a moment for processes that have it open. Transactions under way fail
+    /// with a conflict. Costs one small commit; does nothing in a store that is not shared.
     ///
     /// # Errors
     /// [`isomer_storage::StorageError::NeedsAlone`] if other processes still have it open; [`DataError::Denied`] while

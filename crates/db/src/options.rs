@@ -242,7 +242,9 @@ impl Builder {
         self
     }
 
-    /// Maximum write set of one transaction; default: 1 GiB, and never more than the memory allows.
+    /// Maximum write set of one transaction; default: 1 GiB, and never more than the memory allows. In a shared
+    /// database ([`Builder::sharing`]) a transaction is one record of the log, and at most 64 MiB. Bulk loads are not
+    /// limited.
     pub fn max_transaction_bytes(mut self, bytes: usize) -> Self {
         self.max_transaction_bytes = bytes;
         self

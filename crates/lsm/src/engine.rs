@@ -153,8 +153,8 @@ impl LsmEngine {
         open::exists(path.as_ref(), options)
     }
 
-    /// Whether the directory `path` holds a database that [`LogSharing::AsStored`] opens for several processes: a shared
-    /// one, or a copy of one that was not opened for writing yet. Nothing is locked or changed.
+    /// Whether the directory `path` holds a database that [`LogSharing::AsStored`] opens for several processes: a
+    /// shared one, or a copy of one that was not opened for writing yet. Nothing is locked or changed.
     pub fn is_shared_at(
         path: impl AsRef<Path>,
         options: &LsmOptions,

@@ -3,8 +3,9 @@
 //! ```text
 //! DIR/KEYS      wrapped data keys, where the database is encrypted (see `vfs::keys`)
 //! DIR/LOCK      locked while the database is open, holds the id of the process that has it open
-//! DIR/STORE     "isomerST", u32 format, u32 1 for a copy of a shared database, otherwise 0, u128 identity of the database,
-//!               u64 check of these (XXH3); written as the last step of creating the database, after its manifest
+//! DIR/STORE     "isomerST", u32 format, u32 1 for a copy of a shared database, otherwise 0, u128 identity of the
+//!               database, u64 check of these (XXH3); written as the last step of creating the database, after its
+//!               manifest
 //! DIR/log/      segments of the log
 //! DIR/shared/   since format 3, instead of `log`: the log that processes share
 //! DIR/tables/   tables and their manifest

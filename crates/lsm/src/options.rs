@@ -85,8 +85,8 @@ pub enum LogSharing {
     /// read-only.
     Shared,
     /// As the database is stored: `Shared` if it was opened in that way before, otherwise `Exclusive`. For a new
-    /// database, and for a copy of a shared one that was not opened for writing yet, `Shared` where the folder allows it
-    /// (see [`LsmEngine::check_sharing`](crate::LsmEngine::check_sharing)), otherwise `Exclusive`.
+    /// database, and for a copy of a shared one that was not opened for writing yet, `Shared` where the folder allows
+    /// it (see [`LsmEngine::check_sharing`](crate::LsmEngine::check_sharing)), otherwise `Exclusive`.
     AsStored,
     /// Like `Shared`, with a log that is elsewhere: for tests.
     #[doc(hidden)]

@@ -101,7 +101,7 @@ fn commands_work_while_a_program_has_the_database_open() {
     folder.good(&["--sharing", "exclusive", "query", "db", "RETURN 1"]);
 }
 
-/// A program that only opens a database, which the test starts as a process: it writes when it is told to.
+/// A program that only opens a database, which the test starts as a process: it runs the queries of its input.
 #[test]
 #[ignore = "started by another test"]
 fn a_program_that_opens_a_database() {

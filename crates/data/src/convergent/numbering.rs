@@ -108,8 +108,8 @@ impl Numbering<'_> {
         Ok(())
     }
 
-    /// No other process takes numbers from now on: all that were reserved are settled, and the next ones are reserved as
-    /// in a database that was opened exclusively. `begun` is called before the next one is taken. Returns false, and
+    /// No other process takes numbers from now on: all that were reserved are settled, and the next ones are reserved
+    /// as in a database that was opened exclusively. `begun` is called before the next one is taken. Returns false, and
     /// changes nothing, while transactions with convergent operations are under way.
     pub(crate) fn become_exclusive(self, begun: impl FnOnce()) -> Result<bool, DataError> {
         let mut numbers = self.store.shared().own_replica.numbers();

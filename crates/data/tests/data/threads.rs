@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{int, map, memory, on_disk};
+use crate::common::{int, map, memory, on_disk, second_process::needs_alone};
 use isomer_data::{
     Access, DataError, DataStore, Direction, ErrorKind, FieldPath, GraphRead, IndexField,
     IndexSpec, RecordScope, SchemaChange, ScopeName, Transaction,
@@ -135,6 +135,9 @@ fn write_concurrently(store: &DataStore, rounds: u64) {
 
 #[test]
 fn concurrent_writes_in_memory() {
+    if needs_alone("it names the first label") {
+        return;
+    }
     write_concurrently(&memory(), 150);
 }
 
@@ -280,6 +283,9 @@ fn change_schema_during_writes(store: &DataStore, rounds: u64) {
 
 #[test]
 fn schema_changes_during_writes_in_memory() {
+    if needs_alone("a bulk load") {
+        return;
+    }
     change_schema_during_writes(&memory(), 600);
 }
 

@@ -76,6 +76,7 @@ pub fn convert(
     }
     let point = write_history(&*database, &*log, &options)?;
     log.sync(point.next).map_err(log_error)?;
+    let version = database.version();
     drop(log);
     // Closing it writes the manifest.
     drop(database);
@@ -83,6 +84,9 @@ pub fn convert(
     let stored = Stored::read(disk, &tables, &options.seal)?;
     let mut stored = stored.ok_or_else(|| damaged(directory, "its manifest is missing"))?;
     stored.log_point = Some(point);
+    // Also if the last commits were loads, or had no writes: no flush says so then. The database is opened at this
+    // version, and what is newer would be invisible.
+    stored.flushed = stored.flushed.max(version);
     // To copies of the log, its commits so far are loads into tables.
     stored.ingested = Some(stored.flushed);
     stored.sequence += 1;

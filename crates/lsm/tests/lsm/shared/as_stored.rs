@@ -7,7 +7,7 @@ use std::{
 };
 
 use isomer_lsm::{LogSharing, LsmEngine, LsmOptions, backup::RestoreTarget};
-use isomer_storage::{Engine, StorageError};
+use isomer_storage::{Durability, Engine, StorageError};
 use isomer_vfs::{Disk, DiskFile, FileType, Lock, LockError, LockMode, OpenMode, RealDisk};
 
 use super::{Ending, all, assert_sound, commit, open, small};
@@ -190,8 +190,8 @@ fn copies(engine: &LsmEngine, folder: &Path) -> [PathBuf; 2] {
     [copy, restored]
 }
 
-/// A copy of a shared database becomes a shared one when it is first opened for writing, or says from then on that it is
-/// an exclusive one.
+/// A copy of a shared database becomes a shared one when it is first opened for writing, or says from then on that it
+/// is an exclusive one.
 #[test]
 fn copies_are_as_their_source_was_open() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -270,6 +270,41 @@ fn the_first_opening_of_a_copy_may_end_at_any_call() {
                 assert!(calls > 5, "it ended {calls} times");
                 break;
             }
+        }
+    }
+}
+
+/// A load into tables, and commits without writes, as the last ones: a copy that becomes a shared database has all of
+/// them, and continues at the same version.
+#[test]
+fn copies_of_loads_and_of_empty_commits_are_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (number, has_empty_commit) in [false, true].into_iter().enumerate() {
+        let root = folder.path().join(number.to_string());
+        let engine = open(&root.join("db"), &as_stored());
+        commit(&engine, &[(b"a", b"1")]);
+        let mut pairs = (0..20_u8).map(|n| Ok((vec![1, n], vec![n])));
+        engine.ingest(&mut pairs, Some(b"a load")).expect("loaded");
+        if has_empty_commit {
+            let mut transaction = engine.begin().expect("begins");
+            transaction.append_stream(b"nothing was written");
+            transaction.commit(Durability::Synced).expect("committed");
+        }
+        let (expected, version) = (all(&engine), engine.version());
+        assert_eq!(expected.len(), 21);
+        for copy in copies(&engine, &root) {
+            for _ in 0..2 {
+                let opened = open(&copy, &as_stored());
+                assert_eq!(
+                    (all(&opened), opened.version()),
+                    (expected.clone(), version)
+                );
+                assert_sound(&opened);
+            }
+            let opened = open(&copy, &as_stored());
+            assert_eq!(commit(&opened, &[(b"b", b"2")]), version + 1);
+            drop(opened);
+            assert_eq!(all(&open(&copy, &as_stored())).len(), 22);
         }
     }
 }
