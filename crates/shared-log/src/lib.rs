@@ -19,7 +19,8 @@
 //! is there: a record with its own nonce is committed, another one took the position.
 //!
 //! A record of many megabytes takes longer to make than small ones of other nodes take to be appended. After losing
-//! some work in this way, a node *reserves* the next position ([`SharedLog::reserve`]): the others wait, for a limited time.
+//! some work in this way, a node *reserves* the next position ([`SharedLog::reserve`]): the others wait, for a limited
+//! time.
 //!
 //! Records that a checkpoint contains are *trimmed*. A log made of objects forgets a trimmed position, and a
 //! node that was stopped for long could fill it again: before it acknowledges, a node whose knowledge of the trimmed
