@@ -18,8 +18,9 @@
 //! An answer of the log may be lost. The node then sends the *same* record to the *same* position again and reads what
 //! is there: a record with its own nonce is committed, another one took the position.
 //!
-//! A record of many megabytes takes longer to make than small ones of other nodes take to be appended. After losing some
-//! work in this way, a node *reserves* the next position ([`SharedLog::reserve`]): the others wait, for a limited time.
+//! A record of many megabytes takes longer to make than small ones of other nodes take to be appended. After losing
+//! some work in this way, a node *reserves* the next position ([`SharedLog::reserve`]): the others wait, for a limited
+//! time.
 //!
 //! Records that a checkpoint contains are *trimmed*. A log made of objects forgets a trimmed position, and a
 //! node that was stopped for long could fill it again: before it acknowledges, a node whose knowledge of the trimmed

@@ -772,6 +772,7 @@ fn appends_of_others_wait_while_a_position_is_reserved() {
     one.reserve(Duration::from_secs(60)).expect("reserved");
     thread::scope(|scope| {
         let waiter = scope.spawn(|| (other.append(at, b"other"), Instant::now()));
+        // A wait without an event: nothing happens in this time.
         thread::sleep(Duration::from_millis(50));
         assert_eq!(other.end(), Ok(at), "it waits");
         assert_eq!(one.append(at, &record(at)), Ok(Append::Appended));

@@ -85,6 +85,7 @@ fn commit_small_until_input_ends() {
                 if waits.len() == 50 {
                     fs::write(folder.join("ready"), []).expect("written");
                 }
+                // The load of the test: a commit each millisecond.
                 thread::sleep(PAUSE);
             }
             waits
@@ -124,7 +125,7 @@ fn a_large_commit_gets_through_beside_a_constant_writer() {
     let at = |part: usize| waits[(waits.len() - 1) * part / 100];
     let (median, late, longest) = (at(50), at(99), at(100));
     eprintln!(
-        "commits of {megabytes} MiB took {took:?}; beside them {} small ones took {median:?}, at most {late:?} (99 %) \
+        "commits of {megabytes} MiB took {took:?}; concurrently {} small ones took {median:?}, at most {late:?} (99 %) \
          and {longest:?}",
         waits.len()
     );
@@ -135,7 +136,7 @@ fn a_large_commit_gets_through_beside_a_constant_writer() {
 }
 
 const FIRST_PART: &str = "ISOMER_TEST_FIRST_PART";
-/// Each process has so many parts of the keys.
+/// Parts of the keys that each process has.
 const PARTS: u64 = 1 << 20;
 const KILLED_BYTES: usize = 2 << 20;
 const KILLS: u64 = 6;
@@ -171,6 +172,7 @@ fn a_process_that_is_killed_in_a_large_commit_is_not_waited_for() {
             commit_small(&engine, number);
             longest = longest.max(began.elapsed());
             number += 1;
+            // The load of the test: a commit each millisecond.
             thread::sleep(PAUSE);
         }
     };
