@@ -59,7 +59,7 @@ pub fn notify_readers(store: &DataStore) {
 
 /// The names of labels, types, properties and buckets, with those that were added since any transaction began.
 pub fn names(store: &DataStore) -> &NameTables {
-    store.shared_names()
+    &store.shared().names
 }
 
 /// An id for a node of the label with this number.

@@ -331,10 +331,6 @@ impl DataStore {
         }
     }
 
-    pub(crate) fn shared_names(&self) -> &Arc<NameTables> {
-        &self.shared.names
-    }
-
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }

@@ -164,7 +164,7 @@ impl OpId {
 }
 
 /// A sub-plan in an expression: `EXISTS { … }`, a pattern predicate, a pattern comprehension.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Subquery {
     /// What its rows become.
     pub kind: SubqueryResult,
@@ -175,7 +175,7 @@ pub struct Subquery {
 }
 
 /// One entry of a map projection `base {.name, key: expr, .*}`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum MapItem {
     /// `key: expr`, also `.name` and a bare variable.
     Entry(Arc<str>, BoundExpr),
@@ -193,7 +193,7 @@ pub struct PathSegment {
 }
 
 /// A bound expression. Its depth is bounded by the parser's limit; `And`, `Or` and lists are flat, however long.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum BoundExpr {
     /// A constant.
     Const(Value),

@@ -118,7 +118,7 @@ impl Planner<'_> {
         for condition in conditions {
             // In their order: one that follows a condition of a filter above must stay above it.
             let copy = predicates.iter().position(|one| match one {
-                BoundExpr::Early(inner) => others.is_empty() && is_same(inner, &condition),
+                BoundExpr::Early(inner) => others.is_empty() && **inner == condition,
                 _ => false,
             });
             match copy {
@@ -131,11 +131,6 @@ impl Planner<'_> {
         }
         others
     }
-}
-
-/// Whether two conditions are copies. They are only compared if one of them can fail, which is rare.
-fn is_same(one: &BoundExpr, other: &BoundExpr) -> bool {
-    format!("{one:?}") == format!("{other:?}")
 }
 
 fn filter_plainly(planner: &mut Planner<'_>, flow: &mut Flow, predicates: Vec<BoundExpr>) {

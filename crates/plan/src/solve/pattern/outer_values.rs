@@ -30,17 +30,20 @@ impl OuterValues {
         if outer.is_empty() || !is_connected(graph) {
             return values;
         }
-        let mut counts: FxHashMap<String, usize> = FxHashMap::default();
+        let mut counts: Vec<(BoundExpr, usize)> = Vec::new();
         for condition in graph.predicates.iter().filter(|one| is_per_row(one, outer)) {
             for_each_value(condition, outer, arena, &mut |value| {
-                *counts.entry(format!("{value:?}")).or_default() += 1;
+                let known = counts.iter_mut().find(|(known, _)| known == value);
+                match known {
+                    Some((_, count)) => *count += 1,
+                    None => counts.push((value.clone(), 1)),
+                }
             });
         }
-        counts.retain(|_, count| *count > 1);
+        counts.retain(|(_, count)| *count > 1);
         if counts.is_empty() {
             return values;
         }
-        let mut slots: FxHashMap<String, SlotId> = FxHashMap::default();
         for (at, condition) in graph.predicates.iter().enumerate() {
             if !is_per_row(condition, outer) {
                 continue;
@@ -51,15 +54,18 @@ impl OuterValues {
                 if !is_outer_value(value, outer, arena) {
                     return false;
                 }
-                let key = format!("{value:?}");
-                if !counts.contains_key(&key) {
+                if !counts.iter().any(|(known, _)| known == value) {
                     return false;
                 }
-                let slot = *slots.entry(key).or_insert_with(|| {
-                    let slot = arena.slot("", StaticType::Any);
-                    values.columns.push((slot, value.clone()));
-                    slot
-                });
+                let columns = &mut values.columns;
+                let slot = match columns.iter().find(|(_, known)| known == value) {
+                    Some((slot, _)) => *slot,
+                    None => {
+                        let slot = arena.slot("", StaticType::Any);
+                        columns.push((slot, value.clone()));
+                        slot
+                    }
+                };
                 *value = BoundExpr::Slot(slot);
                 replaced = true;
                 true
