@@ -6,7 +6,7 @@ use isomer_vfs::Time;
 
 use crate::{
     Append, LogError, Nonce, Position, Record, RecordError, RecordHash, Retry, SharedLog,
-    contention::Contention, retry::Attempts,
+    contention::Contention, record::unwrap_content, retry::Attempts,
 };
 
 /// Bytes of records that a node reads in one call.
@@ -355,18 +355,17 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
         let max = self.log.max_record_bytes();
         let mut group = group;
         loop {
-            let validated = self.machine.validate(group);
-            let outcomes = &validated.outcomes;
+            let mut validated = self.machine.validate(group);
             assert_eq!(
-                outcomes.len(),
+                validated.outcomes.len(),
                 group.len(),
                 "an outcome for each transaction"
             );
             let at = self.next;
             let committed = |outcome: Result<(), _>| outcome.map(|()| at);
-            let Some(content) = &validated.content else {
+            let Some(content) = &mut validated.content else {
                 assert!(
-                    outcomes.iter().all(Result::is_err),
+                    validated.outcomes.iter().all(Result::is_err),
                     "valid transactions have content"
                 );
                 return Ok(validated.outcomes.into_iter().map(committed).collect());
@@ -455,17 +454,27 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
     /// applies that one.
     fn append(
         &mut self,
-        content: &[u8],
+        content: &mut Vec<u8>,
         contention: &mut Contention,
     ) -> Result<Attempt, NodeError> {
+        // A large content becomes the record in place: for a moment, a copy would take as much memory again.
+        let is_large = content.len() > MAX_REUSED_BUFFER_BYTES;
         let record = Record {
             log: self.log.id(),
             writer: self.options.writer,
             nonce: (self.options.nonces)(),
             previous: self.last,
-            content,
+            content: &[],
         };
         let nonce = record.nonce;
+        if is_large {
+            let hash = record.wrap_content(self.next, content);
+            contention.note_prepared(|| self.options.time.now());
+            let outcome = self.append_bytes(content, hash, nonce);
+            unwrap_content(content);
+            return outcome;
+        }
+        let record = Record { content, ..record };
         let mut bytes = std::mem::take(&mut self.buffer);
         let hash = record.encode_to(self.next, &mut bytes);
         contention.note_prepared(|| self.options.time.now());

@@ -83,6 +83,19 @@ pub enum RecordError {
     },
 }
 
+/// Appends the check of a record, which is its hash.
+fn put_check(at: Position, bytes: &mut Vec<u8>) -> RecordHash {
+    let check = xxh3_64_with_seed(bytes, at);
+    bytes.extend_from_slice(&check.to_le_bytes());
+    RecordHash(check)
+}
+
+/// Makes the bytes of a record its content again.
+pub(crate) fn unwrap_content(bytes: &mut Vec<u8>) {
+    bytes.truncate(bytes.len().saturating_sub(CHECK_BYTES));
+    bytes.drain(..HEAD_BYTES.min(bytes.len()));
+}
+
 impl<'a> Record<'a> {
     /// Size of a record with `content_bytes` of content.
     pub fn encoded_bytes(content_bytes: usize) -> usize {
@@ -100,17 +113,29 @@ impl<'a> Record<'a> {
     pub(crate) fn encode_to(&self, at: Position, bytes: &mut Vec<u8>) -> RecordHash {
         bytes.clear();
         bytes.reserve(Self::encoded_bytes(self.content.len()));
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&FORMAT.to_le_bytes());
-        bytes.extend_from_slice(&self.log.0.to_le_bytes());
-        bytes.extend_from_slice(&self.writer.to_le_bytes());
-        bytes.extend_from_slice(&self.nonce.to_le_bytes());
-        bytes.extend_from_slice(&self.previous.0.to_le_bytes());
-        bytes.extend_from_slice(&(self.content.len() as u64).to_le_bytes());
+        self.put_head(self.content.len(), bytes);
         bytes.extend_from_slice(self.content);
-        let check = xxh3_64_with_seed(bytes, at);
-        bytes.extend_from_slice(&check.to_le_bytes());
-        RecordHash(check)
+        put_check(at, bytes)
+    }
+
+    /// Makes `content` the bytes of the record for the position `at`, without a copy of it; the content of `self` does
+    /// not count. Returns the hash of the record. [`unwrap_content`] undoes it.
+    pub(crate) fn wrap_content(&self, at: Position, content: &mut Vec<u8>) -> RecordHash {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        self.put_head(content.len(), &mut head);
+        content.reserve_exact(HEAD_BYTES + CHECK_BYTES);
+        content.splice(0..0, head);
+        put_check(at, content)
+    }
+
+    fn put_head(&self, content_bytes: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&FORMAT.to_le_bytes());
+        out.extend_from_slice(&self.log.0.to_le_bytes());
+        out.extend_from_slice(&self.writer.to_le_bytes());
+        out.extend_from_slice(&self.nonce.to_le_bytes());
+        out.extend_from_slice(&self.previous.0.to_le_bytes());
+        out.extend_from_slice(&(content_bytes as u64).to_le_bytes());
     }
 
     /// The record in `bytes`, read from the log `log` at the position `at`; and its hash. [`Record::follows`] compares
@@ -199,6 +224,23 @@ mod tests {
             nonce: 1 << 100,
             previous: RecordHash(9),
             content,
+        }
+    }
+
+    #[test]
+    fn a_content_becomes_the_same_record_in_place() {
+        for content in [&b""[..], b"some content", &[7; 3_000]] {
+            let own = record(content);
+            let expected = own.encode(9);
+            let mut bytes = content.to_vec();
+            let hash = Record {
+                content: &[],
+                ..own
+            }
+            .wrap_content(9, &mut bytes);
+            assert_eq!((&bytes, hash), (&expected.0, expected.1));
+            unwrap_content(&mut bytes);
+            assert_eq!(bytes, content);
         }
     }
 

@@ -84,10 +84,26 @@ impl Segment {
         cursor: &Cursor,
         window: &mut Window,
     ) -> Result<Frame<Vec<u8>>, LogError> {
-        Ok(match self.frame(cursor, window)? {
-            Frame::Record(record, next) => Frame::Record(record.to_vec(), next),
-            Frame::None => Frame::None,
-            Frame::Invalid => Frame::Invalid,
+        let (head, next) = match self.head(cursor, window)? {
+            Frame::Record(head, next) => (head, next),
+            Frame::None => return Ok(Frame::None),
+            Frame::Invalid => return Ok(Frame::Invalid),
+        };
+        let length = head.length as usize;
+        if length <= WINDOW_BYTES {
+            return Ok(match self.frame(cursor, window)? {
+                Frame::Record(record, next) => Frame::Record(record.to_vec(), next),
+                Frame::None => Frame::None,
+                Frame::Invalid => Frame::Invalid,
+            });
+        }
+        // Not through the window: a large record would be in memory twice.
+        let mut record = vec![0; length];
+        let read = self.read(&mut record, cursor.offset + HEAD_BYTES as u64)?;
+        let is_valid = read == length && record_check(&record, cursor.position) == head.check;
+        Ok(match is_valid {
+            true => Frame::Record(record, next),
+            false => Frame::Invalid,
         })
     }
 

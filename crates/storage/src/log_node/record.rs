@@ -24,6 +24,8 @@
 //!
 //! Numbers of a fixed size are little-endian. The checksum is that of the record around it.
 
+use isomer_shared_log::Record;
+
 use crate::{Commit, Granule, KeyRange, Version, WriteSet};
 
 /// Version of the format. A process refuses others: it would not apply them as their writer did.
@@ -181,7 +183,10 @@ impl GroupEncoder {
             LoggedFootprint::Everything => 0,
         };
         let out = &mut self.bytes;
-        out.reserve(granules + commit.stream.len() + writes as usize + MAX_COUNTS_BYTES);
+        // With room for the head and the check of the record, which a large content becomes in place.
+        let record = Record::encoded_bytes(0);
+        let bytes = granules + commit.stream.len() + writes as usize;
+        out.reserve(bytes + MAX_COUNTS_BYTES + record);
         out.push(u8::from(changed == LoggedFootprint::Everything));
         match changed {
             LoggedFootprint::Granules(granules) => {
