@@ -55,16 +55,17 @@ fn repeated(maker: &mut Maker<'_>) -> String {
     }
 }
 
-/// A condition that is false or null wherever [`fragile`] of the same node would fail.
+/// A condition that is false or null wherever [`fragile`] of the same node would fail: for 0, and for values of other
+/// types than numbers. A plan may test both for nodes that the rest of the pattern drops.
 fn guard(maker: &mut Maker<'_>, node: &str) -> String {
     match maker.random.below(6) {
         0 => format!("{node}.v > 0"),
         1 => format!("{node}.v IN [1, 2, 3]"),
-        2 => format!("NOT {node}.v = 0"),
+        2 => format!("NOT {node}.v <= 0"),
         // These cost more than what they protect.
-        3 => format!("{node}.v + {node}.i > {node}.i"),
+        3 => format!("size([x IN [{node}.v, {node}.i] WHERE x = {node}.v AND x > 0]) > 0"),
         4 => format!("any(x IN [{node}.v, {node}.v] WHERE x > 0)"),
-        _ => format!("{node}.v <> 0"),
+        _ => format!("{node}.v >= 1"),
     }
 }
 
@@ -104,28 +105,28 @@ fn guarded(maker: &mut Maker<'_>) -> String {
             "MATCH (a{one}){r}(b{two}) WITH a, b WHERE {first}{guard} WITH a, b WHERE {second}{fragile} RETURN a.i AS x, b.i AS y"
         ),
         2 => format!(
-            "MATCH (a{one}) WHERE {first}a.v <> 0 MATCH (a){r}(b{two}) WHERE {second}6 / a.v > 2 RETURN a.i AS x, b.i AS y"
+            "MATCH (a{one}) WHERE {first}a.v > 0 MATCH (a){r}(b{two}) WHERE {second}6 / a.v > 2 RETURN a.i AS x, b.i AS y"
         ),
         3 => format!(
             "MATCH (a{one}){r}(b{two}) WHERE {first}a.v <> b.v WITH a, b WHERE {second}6 / (a.v - b.v) > 1 RETURN a.i AS x, b.i AS y"
         ),
         4 => format!(
-            "MATCH (a{one}){r}(b{two}) WHERE a.v <> b.v MATCH (b){q}(c) WHERE {second}6 / (a.v - b.v) <= c.v RETURN a.i AS x, c.i AS y"
+            "MATCH (a{one}){r}(b{two}) WHERE a.v > b.v AND b.v >= 0 MATCH (b){q}(c) WHERE {second}6 / (a.v - b.v) <= c.v RETURN a.i AS x, c.i AS y"
         ),
         5 => format!(
-            "MATCH (a{one}) OPTIONAL MATCH (a){r}(b{two}) WHERE {second}b.v <> 0 AND 6 / b.v > 1 RETURN a.i AS x, b.i AS y"
+            "MATCH (a{one}) OPTIONAL MATCH (a){r}(b{two}) WHERE {second}b.v > 0 AND 6 / b.v > 1 RETURN a.i AS x, b.i AS y"
         ),
         6 => format!(
             "MATCH (a{one}) WHERE EXISTS {{ (a){r}(b) }} AND 6 / COUNT {{ (a){r}(b) }} > 1 RETURN a.i AS x"
         ),
         7 => format!(
-            "MATCH (a{one}) WHERE {first}a.v <> 0 MATCH (b{two}) WHERE b.v = 6 / a.v RETURN a.i AS x, b.i AS y"
+            "MATCH (a{one}) WHERE {first}a.v > 0 MATCH (b{two}) WHERE b.v = 6 / a.v RETURN a.i AS x, b.i AS y"
         ),
         8 => format!(
-            "MATCH (a{one}) WHERE {first}a.v <> 0 MATCH (a)((l){q}(m) WHERE 6 / a.v > 1){{1,2}}(b{two}) RETURN a.i AS x, b.i AS y"
+            "MATCH (a{one}) WHERE {first}a.v > 0 MATCH (a)((l){q}(m) WHERE 6 / a.v > 1){{1,2}}(b{two}) RETURN a.i AS x, b.i AS y"
         ),
         9 => format!(
-            "MATCH (a{one}) WHERE {first}a.v <> 0 MATCH (b{two}) WHERE {second}b.v > 0 MATCH (a){r}(b) WHERE 6 / (a.v * b.v) > 0 RETURN a.i AS x, b.i AS y"
+            "MATCH (a{one}) WHERE {first}a.v > 0 MATCH (b{two}) WHERE {second}b.v > 0 MATCH (a){r}(b) WHERE 6 / (a.v * b.v) > 0 RETURN a.i AS x, b.i AS y"
         ),
         10 => format!(
             "MATCH (a{one}){r}(b{two}) WITH DISTINCT a, b WHERE {guard} WITH a, b ORDER BY a.i, b.i WHERE {second}{fragile} RETURN a.i AS x, b.i AS y"
@@ -134,7 +135,7 @@ fn guarded(maker: &mut Maker<'_>) -> String {
             "UNWIND [0, 1, 2, null] AS k MATCH (a{one}) WHERE k <> 0 AND {first}a.v = 6 / k RETURN k, a.i AS x"
         ),
         _ => {
-            format!("MATCH (a{one}) WHERE a.i = 1 OR (a.v <> 0 AND a.f > 6 / a.v) RETURN a.i AS x")
+            format!("MATCH (a{one}) WHERE a.i = 1 OR (a.v > 0 AND a.f > 6 / a.v) RETURN a.i AS x")
         }
     }
 }
