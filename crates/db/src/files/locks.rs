@@ -11,7 +11,8 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) struct Locks {
     held: Mutex<BTreeSet<String>>,
     let_go: Condvar,
-    processes: Option<Arc<ProcessLocks>>,
+    /// `None` if the database is not shared, or closed.
+    processes: Mutex<Option<Arc<ProcessLocks>>>,
 }
 
 impl Locks {
@@ -20,8 +21,13 @@ impl Locks {
         Self {
             held: Mutex::default(),
             let_go: Condvar::new(),
-            processes,
+            processes: Mutex::new(processes),
         }
+    }
+
+    /// Leaves the processes that have the database open.
+    pub(crate) fn close(&self) {
+        drop(self.processes.lock().take());
     }
 
     /// Takes the lock with this name. If it is held, waits for it with `wait`, and fails with
@@ -42,7 +48,8 @@ impl Locks {
             name: name.to_owned(),
             process: None,
         };
-        if let Some(processes) = &self.processes {
+        let processes = self.processes.lock().clone();
+        if let Some(processes) = processes {
             let file = ProcessLocks::name_of(name);
             lock.process = match wait {
                 true => Some(processes.lock(&file)?),

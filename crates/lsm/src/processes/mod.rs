@@ -5,7 +5,7 @@
 //! DIR/MAINTENANCE   locked by the process that maintains the tables, holds its id
 //! DIR/FLUSH         asks that process to flush; removed by it
 //! DIR/HANDOVER      locked by a process that asks the one that maintains the tables to let it do that
-//! DIR/BACKUP        locked by the process that makes a backup
+//! DIR/BACKUP-LOCK   locked by the process that makes a backup
 //! DIR/LOCK          locked shared by every process that has the database open; exclusively by one that needs it alone
 //! DIR/tables/MANIFEST.load   the manifest of a bulk load that has not ended
 //! ```

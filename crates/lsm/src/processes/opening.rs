@@ -30,7 +30,7 @@ const MAX_WAIT: Duration = Duration::from_millis(300);
 const MAX_MAKING_WAIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(2);
 /// The file that a process locks while it makes a backup.
-const BACKUP: &str = "BACKUP";
+const BACKUP_LOCK: &str = "BACKUP-LOCK";
 /// Attempts of a follower to open the tables while they change.
 const MAX_ATTEMPTS: usize = 100;
 
@@ -428,7 +428,7 @@ pub fn open_tables(
 
 /// The lock of the process that makes a backup; `None` if another one has it.
 pub fn lock_backup(directory: &Path, options: &LsmOptions) -> Result<Option<Lock>, StorageError> {
-    let path = directory.join(BACKUP);
+    let path = directory.join(BACKUP_LOCK);
     match options.disk.lock(&path, LockMode::Exclusive) {
         Ok(lock) => Ok(lock),
         Err(LockError::Held(_)) => Ok(None),

@@ -97,7 +97,7 @@ fn expected() -> Pairs {
 const OF_PROCESSES: [&str; 5] = [
     "LOCK",
     "MAINTENANCE",
-    "BACKUP",
+    "BACKUP-LOCK",
     "shared/page",
     "shared/favoured",
 ];

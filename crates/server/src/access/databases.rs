@@ -15,7 +15,7 @@ use std::{
 
 use isomer_db::{
     Builder, Database, EngineKind, RestoreTask, Restored, Sharing,
-    internals::{DatabaseInternals as _, data::MemoryBudget},
+    internals::{DatabaseInternals as _, LayerResult as _, data::MemoryBudget},
 };
 use isomer_vfs::{Disk as _, Lock, LockError, LockMode, RealDisk};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -389,9 +389,12 @@ impl Databases {
                 "`{name}` was specified when the server was started: it cannot be dropped over the network"
             )));
         };
+        // Open transactions keep the database open in this process: the lock is taken while it still can be.
+        let mut held = None;
         match &served {
             Some(served) => {
                 self.refuse_others(&served.db)?;
+                held = Some(served.db.store()?.hold_alone().lift()?);
                 served.feed.close();
                 served.db.close()?;
             }
@@ -412,7 +415,8 @@ impl Databases {
             UNNAMED[1],
             crate::clock::now_ms()
         ));
-        let alone = match Sharing::at(&location.path) == Some(Sharing::Shared) {
+        let is_shared = Sharing::at(&location.path) == Some(Sharing::Shared);
+        let alone = match held.is_none() && is_shared {
             true => match lock_alone(&location.path) {
                 Ok(lock) => lock,
                 Err(error) => {
@@ -435,7 +439,7 @@ impl Databases {
         });
         match dropped {
             Ok(()) => {
-                drop(alone);
+                drop((held, alone));
                 let mut table = self.table.write();
                 table.open.remove(name);
                 table.failed.remove(name);
