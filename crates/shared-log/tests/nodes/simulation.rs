@@ -737,20 +737,22 @@ fn open(
     next: Position,
     last: RecordHash,
 ) -> Result<LogNode<MemoryLog, Machine>, NodeError> {
-    open_slow(log, next, last, &SimTime::default(), Duration::ZERO)
+    let time = SimTime::default();
+    open_slow(log, (next, last), 1, &time, Duration::ZERO)
 }
 
 /// A node whose validations take that long.
 fn open_slow(
     log: &MemoryLog,
-    next: Position,
-    last: RecordHash,
+    (next, last): (Position, RecordHash),
+    writer: u64,
     time: &SimTime,
     takes: Duration,
 ) -> Result<LogNode<MemoryLog, Machine>, NodeError> {
-    let mut nonces = Random(next);
+    // A node knows its records by the nonces.
+    let mut nonces = Random(next + (writer << 32));
     let options = Options {
-        writer: 1,
+        writer,
         nonces: Box::new(move || nonces.next().into()),
         time: Arc::new(time.clone()),
         retry: Retry::default(),
@@ -839,9 +841,9 @@ fn a_commit_that_takes_long_gets_through_beside_a_constant_writer() {
     const MOST: u64 = 1_000;
     let log = MemoryLog::new(LogId(1), GRACE);
     let time = SimTime::default();
-    let start = RecordHash::default();
+    let start = (1, RecordHash::default());
     let patient = log.with_faults(Faults::default(), 2, None);
-    let rival = open_slow(&patient, 1, start, &time, Duration::ZERO).expect("an empty log");
+    let rival = open_slow(&patient, start, 2, &time, Duration::ZERO).expect("an empty log");
     let rival = Arc::new(Mutex::new((rival, 0)));
     let hook: Hook = {
         let rival = rival.clone();
@@ -860,7 +862,7 @@ fn a_commit_that_takes_long_gets_through_beside_a_constant_writer() {
     };
     let slow = log.with_faults(Faults::default(), 1, Some(hook));
     let takes = Duration::from_millis(30);
-    let mut node = open_slow(&slow, 1, start, &time, takes).expect("an empty log");
+    let mut node = open_slow(&slow, start, 1, &time, takes).expect("an empty log");
     for round in 1..=5 {
         let before = node.machine().validations;
         let outcomes = node.commit(&[writing(MOST + round)]).expect("committed");
