@@ -8,6 +8,8 @@ const MAX_LOST: Duration = Duration::from_millis(2);
 /// A reservation lasts so many times as long as the longest preparation, and at least that long.
 const PREPARATIONS: u32 = 4;
 const MIN_RESERVATION: Duration = Duration::from_millis(20);
+/// A reservation lasts at most that long.
+const MAX_RESERVATION: Duration = Duration::from_secs(60);
 
 /// The attempts of one commit.
 #[derive(Debug, Default)]
@@ -44,8 +46,9 @@ impl Contention {
         if self.lost < MAX_LOST {
             return None;
         }
-        let least = (self.longest * PREPARATIONS).max(MIN_RESERVATION);
-        self.reserved_for = (self.reserved_for * 2).max(least);
+        let least = self.longest.saturating_mul(PREPARATIONS);
+        let time = (self.reserved_for * 2).max(least).max(MIN_RESERVATION);
+        self.reserved_for = time.min(MAX_RESERVATION);
         self.is_reserved = true;
         Some(self.reserved_for)
     }
@@ -77,6 +80,10 @@ mod tests {
         let first = contention.reservation();
         assert_eq!(first, Some(at(120_000)));
         assert_eq!(contention.reservation(), Some(at(240_000)));
+        for _ in 0..100 {
+            contention.reservation();
+        }
+        assert_eq!(contention.reservation(), Some(MAX_RESERVATION));
         assert!(contention.end_reservation() && !contention.end_reservation());
     }
 }

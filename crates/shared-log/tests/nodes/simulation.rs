@@ -870,7 +870,9 @@ fn a_commit_that_takes_long_gets_through_beside_a_constant_writer() {
         let attempts = node.machine().validations - before;
         assert!(attempts <= 3, "{attempts} attempts");
         let mut rival = rival.lock().expect("no panic");
+        let began = time.now();
         let committed = rival.0.commit(&[writing(0)]).expect("it is released");
+        assert_eq!(time.now(), began, "it is released at once");
         assert!(committed[0].is_ok() && rival.1 < MOST);
     }
     assert!(rival.lock().expect("no panic").1 > 10, "it was in the way");
