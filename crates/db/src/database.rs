@@ -220,7 +220,6 @@ impl Database {
             // They are derived: if they cannot be stored, they are sampled again.
             let _ = store.statistics().save();
         }
-        self.inner.locks.close();
         match store {
             Some(store)
                 if self.inner.options.durability == Durability::Buffered

@@ -11,8 +11,7 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) struct Locks {
     held: Mutex<BTreeSet<String>>,
     let_go: Condvar,
-    /// `None` if the database is not shared, or closed.
-    processes: Mutex<Option<Arc<ProcessLocks>>>,
+    processes: Option<Arc<ProcessLocks>>,
 }
 
 impl Locks {
@@ -21,13 +20,8 @@ impl Locks {
         Self {
             held: Mutex::default(),
             let_go: Condvar::new(),
-            processes: Mutex::new(processes),
+            processes,
         }
-    }
-
-    /// Leaves the processes that have the database open.
-    pub(crate) fn close(&self) {
-        drop(self.processes.lock().take());
     }
 
     /// Takes the lock with this name. If it is held, waits for it with `wait`, and fails with
@@ -48,8 +42,7 @@ impl Locks {
             name: name.to_owned(),
             process: None,
         };
-        let processes = self.processes.lock().clone();
-        if let Some(processes) = processes {
+        if let Some(processes) = &self.processes {
             let file = ProcessLocks::name_of(name);
             lock.process = match wait {
                 true => Some(processes.lock(&file)?),
