@@ -34,6 +34,17 @@ impl Interpreter<'_> {
 
     /// Whether a predicate is true; null is not.
     pub(super) fn holds(&self, expr: &Expr, row: &Row) -> Result<bool> {
+        if let ExprKind::And(terms) = &expr.kind
+            && !self.variation.eager
+        {
+            // A term that is false or null drops the row, whatever the others are.
+            for term in terms {
+                if !self.holds(term, row)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
         Ok(truth(&self.eval(expr, row)?)? == Some(true))
     }
 
