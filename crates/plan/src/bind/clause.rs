@@ -130,7 +130,7 @@ fn bind_create<'a>(
         steps.push(LogicalStep::Project(made.casts));
     }
     // Adjacent clauses are merged into one operator: a script of a thousand CREATEs must not be a deep plan. Not if
-    // the later clause can observe for how many rows the earlier one has run.
+    // one of them can observe for how many rows the other one has run.
     if let Some(LogicalStep::Create(before)) = steps.last_mut()
         && !sees_creation(&made.create, before, &binder.arena)
     {

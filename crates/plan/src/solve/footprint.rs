@@ -314,12 +314,16 @@ pub(crate) fn of_step(step: &LogicalStep, arena: &Arena) -> (Footprint, Footprin
     (reads, writes)
 }
 
-/// Whether an expression in a pattern could observe the creation of another pattern.
-pub(crate) fn sees_creation(later: &CreatePattern, earlier: &CreatePattern, arena: &Arena) -> bool {
-    let (mut reads, mut writes) = (Footprint::default(), Footprint::default());
-    read_pattern(later, arena, &mut reads);
-    writes.write_pattern(earlier);
-    reads.disturbed_by(&writes)
+/// Whether an expression in one of two patterns could observe the creation of the other one: in one operator, that for
+/// an earlier row.
+pub(crate) fn sees_creation(one: &CreatePattern, other: &CreatePattern, arena: &Arena) -> bool {
+    let sees = |reader: &CreatePattern, writer: &CreatePattern| {
+        let (mut reads, mut writes) = (Footprint::default(), Footprint::default());
+        read_pattern(reader, arena, &mut reads);
+        writes.write_pattern(writer);
+        reads.disturbed_by(&writes)
+    };
+    sees(one, other) || sees(other, one)
 }
 
 fn of_query(query: &LogicalQuery, arena: &Arena, reads: &mut Footprint, writes: &mut Footprint) {
