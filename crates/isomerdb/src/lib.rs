@@ -17,8 +17,8 @@
 //! # Ok::<(), isomerdb::Error>(())
 //! ```
 //!
-//! A [`Database`] is opened once per process and cloned to its threads; several processes may have it open with
-//! [`Sharing::Shared`]. [`Database::query`] runs one query in its own
+//! A [`Database`] is opened once per process and cloned to its threads; several processes may have it open, unless
+//! it is an exclusive one ([`Sharing`]). [`Database::query`] runs one query in its own
 //! transaction; [`Database::transact`] runs several operations in one and repeats them after a conflict;
 //! [`Database::read`] reads one version. Each [`Error`] has an [`ErrorKind`] that says what to do next.
 //!
