@@ -133,11 +133,11 @@ pub(crate) struct ProjectedGraph {
     pub(crate) made_at: SystemTime,
     /// What it was made of, as `gds.graph.list` shows it.
     pub(crate) configuration: Map,
-    kept: Mutex<RecentSelections>,
+    kept: Mutex<MutableState>,
 }
 
 /// What changes of a graph: its properties of nodes, and rows of recent selections; and the memory of the whole graph.
-struct RecentSelections {
+struct MutableState {
     properties: BTreeMap<Arc<str>, Arc<NodeColumn>>,
     modified_at: SystemTime,
     selections: Vec<(Selection, Arc<Selected>)>,
@@ -221,7 +221,7 @@ impl ProjectedGraph {
             version: transaction.version(),
             made_at,
             configuration: gathered.configuration,
-            kept: Mutex::new(RecentSelections {
+            kept: Mutex::new(MutableState {
                 properties: properties.collect(),
                 modified_at: made_at,
                 selections: Vec::new(),
@@ -317,7 +317,7 @@ impl ProjectedGraph {
     }
 }
 
-impl RecentSelections {
+impl MutableState {
     fn find(&mut self, selection: &Selection) -> Option<Arc<Selected>> {
         let at = self
             .selections

@@ -537,6 +537,13 @@ impl BoundExpr {
         found
     }
 
+    /// Whether it has a sub-plan.
+    pub(crate) fn has_subquery(&self) -> bool {
+        let mut found = matches!(self, Self::Subquery(_));
+        self.for_each_child(&mut |child| found |= child.has_subquery());
+        found
+    }
+
     /// The constant null.
     pub fn null() -> Self {
         Self::Const(Value::Null)

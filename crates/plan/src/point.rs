@@ -36,7 +36,7 @@ pub(crate) fn point_read(query: &LogicalQuery, arena: &Arena) -> Option<PointRea
             Some((_, expr)) => expr.clone(),
             None => BoundExpr::Slot(*output),
         };
-        if has_subquery(&expr) {
+        if expr.has_subquery() {
             return None;
         }
         outputs.push(expr);
@@ -79,7 +79,7 @@ fn key_lookup(graph: &QueryGraph, arena: &Arena) -> Option<(SlotId, LabelRef, Bo
                     (false, true) => left,
                     _ => return None,
                 };
-                let mut constant = !has_subquery(value);
+                let mut constant = !value.has_subquery();
                 value.for_each_slot(&mut |_| constant = false);
                 if !constant {
                     return None;
@@ -90,10 +90,4 @@ fn key_lookup(graph: &QueryGraph, arena: &Arena) -> Option<(SlotId, LabelRef, Bo
         }
     }
     Some((*node, label?, key?))
-}
-
-fn has_subquery(expr: &BoundExpr) -> bool {
-    let mut found = matches!(expr, BoundExpr::Subquery(_));
-    expr.for_each_child(&mut |child| found |= has_subquery(child));
-    found
 }

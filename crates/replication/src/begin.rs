@@ -25,7 +25,7 @@ pub fn begin_replication(store: &DataStore) -> Result<ReplicaId, DataError> {
                 .into(),
         ));
     }
-    crate::alone::keep_others_out(store)?;
+    store.become_exclusive()?;
     let replication = replication_of(store);
     let _applying = replication.applying.lock();
     if !replica_state(store).is_on() {

@@ -24,7 +24,6 @@
 //! opened so.
 
 mod ahead;
-mod alone;
 mod apply;
 mod begin;
 mod buckets;

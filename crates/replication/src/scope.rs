@@ -57,7 +57,7 @@ pub(crate) fn take_space(store: &DataStore, space: &ReplicatedSpace) -> Result<(
     if replicated_space(store).as_ref() == Some(space) {
         return Ok(());
     }
-    crate::alone::keep_others_out(store)?;
+    store.become_exclusive()?;
     if store.options().read_only {
         return Err(DataError::read_only());
     }

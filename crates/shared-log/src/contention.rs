@@ -5,7 +5,7 @@ use std::time::Duration;
 /// So much time of preparing records that lost their position makes a node reserve the next one. Small commits, which
 /// are prepared in microseconds, never get there: they get a position by chance.
 const MAX_LOST: Duration = Duration::from_millis(2);
-/// A reservation lasts so many times as long as the longest preparation, and at least that long.
+/// The length of a reservation, in lengths of the longest preparation; and its least length.
 const PREPARATIONS: u32 = 4;
 const MIN_RESERVATION: Duration = Duration::from_millis(20);
 /// A reservation lasts at most that long.

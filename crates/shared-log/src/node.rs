@@ -433,9 +433,7 @@ impl<L: SharedLog, S: StateMachine> LogNode<L, S> {
         let Some(&(_, last_old)) = old else {
             return Ok(self.retried(|log| log.first())?);
         };
-        let below = below.min(last_old + 1);
-        self.retried(|log| log.trim(below))?;
-        Ok(self.retried(|log| log.first())?)
+        self.trim_alone(below.min(last_old + 1))
     }
 
     /// Like [`LogNode::trim`], without the grace period: no other node may have the log open, also to read. One that

@@ -34,13 +34,7 @@ pub(crate) fn step_can_fail(local: LocalId, condition: &BoundExpr, arena: &Arena
 
 /// The copy of a condition that is tested before its turn. A sub-plan is not run twice to drop rows early.
 pub(crate) fn early(condition: &BoundExpr) -> Option<BoundExpr> {
-    (!has_subquery(condition)).then(|| BoundExpr::Early(Box::new(condition.clone())))
-}
-
-fn has_subquery(expr: &BoundExpr) -> bool {
-    let mut found = matches!(expr, BoundExpr::Subquery(_));
-    expr.for_each_child(&mut |child| found |= has_subquery(child));
-    found
+    (!condition.has_subquery()).then(|| BoundExpr::Early(Box::new(condition.clone())))
 }
 
 /// The slots that an expression reads.
@@ -272,10 +266,10 @@ impl<'a> Safety<'a> {
             | Function::ConvergentKind
             | Function::ConvergentValue
             | Function::ConvergentContains
-            | Function::ConvergentSize => first_is(&|one| self.is_entity(one)),
-            Function::Type | Function::StartNode | Function::EndNode => {
-                first_is(&|one| self.is_entity(one))
-            }
+            | Function::ConvergentSize
+            | Function::Type
+            | Function::StartNode
+            | Function::EndNode => first_is(&|one| self.is_entity(one)),
             Function::Nodes | Function::Relationships | Function::Length => {
                 first_is(&|one| matches!(self.kind(one), StaticType::Path))
             }

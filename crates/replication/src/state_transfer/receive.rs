@@ -90,7 +90,7 @@ impl StateTransferRecord {
 /// # Errors
 /// [`DataError::Storage`] (unavailable) while another state is being merged.
 pub fn begin_state_transfer(store: &DataStore) -> Result<StateTransfer, DataError> {
-    crate::alone::keep_others_out(store)?;
+    store.become_exclusive()?;
     let replication = replication_of(store);
     // Waits until a concurrent apply has ended.
     let _applying = replication.applying.lock();

@@ -69,6 +69,17 @@ impl Segment {
             Frame::None => return Ok(Frame::None),
             Frame::Invalid => return Ok(Frame::Invalid),
         };
+        self.frame_after(&head, next, cursor, window)
+    }
+
+    /// The frame at `cursor`, whose head is read.
+    fn frame_after<'w>(
+        &self,
+        head: &Head,
+        next: Cursor,
+        cursor: &Cursor,
+        window: &'w mut Window,
+    ) -> Result<Frame<&'w [u8]>, LogError> {
         let bytes = window.bytes(self, cursor.offset, HEAD_BYTES + head.length as usize)?;
         let record = bytes.get(HEAD_BYTES..HEAD_BYTES + head.length as usize);
         let is_valid = |record: &&[u8]| record_check(record, cursor.position) == head.check;
@@ -91,7 +102,7 @@ impl Segment {
         };
         let length = head.length as usize;
         if length <= WINDOW_BYTES {
-            return Ok(match self.frame(cursor, window)? {
+            return Ok(match self.frame_after(&head, next, cursor, window)? {
                 Frame::Record(record, next) => Frame::Record(record.to_vec(), next),
                 Frame::None => Frame::None,
                 Frame::Invalid => Frame::Invalid,

@@ -51,7 +51,8 @@ use crate::{
 
 /// What a record has in addition to the writes of one transaction, at most: its heads, and some granules.
 const RECORD_OVERHEAD_BYTES: usize = 4 << 10;
-/// A process that has just opened the log trims so many records if it is alone; for fewer the locks cost too much.
+/// The least number of records that a process trims when it has just opened the log and is alone: for fewer, the locks
+/// cost too much.
 const MANY_RECORDS: u64 = 1_024;
 
 /// An engine as a node on a shared log.

@@ -1,6 +1,10 @@
 //! Indexes over convergent fields: random concurrent histories, compared with a full scan.
 
-use std::{collections::BTreeSet, ops::Bound, ops::ControlFlow, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    ops::{Bound, ControlFlow},
+    sync::Arc,
+};
 
 use isomer_layout::convergent::{
     clock::Dot, effect::Action, place::element, position::FieldPosition, testing::Dice,

@@ -84,14 +84,14 @@ fn emit(
     settings.integer("concurrency", 4, 1..=i64::from(u32::MAX))?;
     let lists_labels = settings.boolean("listNodeLabels", false)?;
     let graph = graph(procedure, arguments, call)?;
-    let asked = Asked::of(procedure, &graph, arguments)?;
-    for at in asked.nodes(procedure, &graph, arguments.get(2))? {
+    let requested = RequestedColumns::of(procedure, &graph, arguments)?;
+    for at in requested.nodes(procedure, &graph, arguments.get(2))? {
         let labels = match lists_labels {
             true => labels_of(&graph, at),
             false => Value::from(Vec::<Value>::new()),
         };
         let node = Value::Int(graph.nodes[at].0 as i64);
-        for (name, _, column) in &asked.columns {
+        for (name, _, column) in &requested.columns {
             let mut row = vec![node.clone()];
             if names_property {
                 row.push(Value::String(name.clone()));
@@ -112,14 +112,14 @@ fn write(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
         settings.integer(name, 4, 1..=i64::from(u32::MAX))?;
     }
     let graph = graph(WRITE, arguments, call)?;
-    let asked = Asked::of(WRITE, &graph, arguments)?;
-    let places = asked.nodes(WRITE, &graph, arguments.get(2))?;
+    let requested = RequestedColumns::of(WRITE, &graph, arguments)?;
+    let places = requested.nodes(WRITE, &graph, arguments.get(2))?;
     let nodes: Vec<NodeId> = places.iter().map(|at| graph.nodes[*at]).collect();
     let mut exist = Vec::new();
     call.transaction.nodes_exist(&nodes, &mut exist)?;
     let mut written = 0;
     for ((at, node), _) in places.iter().zip(&nodes).zip(&exist).filter(|(_, is)| **is) {
-        for (_, property, column) in &asked.columns {
+        for (_, property, column) in &requested.columns {
             call.tick(1)?;
             let mut records = call.transaction.graph_mut();
             records.set_node_property(*node, &[property], column.values[*at].clone())?;
@@ -127,7 +127,7 @@ fn write(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
         }
     }
     call.counters.properties_set += written;
-    let names = asked.columns.iter().map(|(_, name, _)| name.clone());
+    let names = requested.columns.iter().map(|(_, name, _)| name.clone());
     let configuration = match given {
         Value::Map(_) => given.clone(),
         _ => Map::new().into(),
@@ -146,9 +146,9 @@ fn remove(arguments: &[Value], call: &mut CallContext<'_>) -> Result<()> {
     let given = arguments.get(2).unwrap_or(&null);
     Settings::new(DROP, given, &["concurrency"])?;
     let graph = graph(DROP, arguments, call)?;
-    let asked = Asked::of(DROP, &graph, arguments)?;
+    let requested = RequestedColumns::of(DROP, &graph, arguments)?;
     let mut removed = 0;
-    for (name, _, column) in &asked.columns {
+    for (name, _, column) in &requested.columns {
         if graph.remove_property(name).is_some() {
             removed += column
                 .values
@@ -177,15 +177,15 @@ fn graph(
 }
 
 /// The properties that a call names.
-struct Asked {
+struct RequestedColumns {
     /// Name in the graph, name in the database, and values.
     columns: Vec<(Arc<str>, Arc<str>, Arc<NodeColumn>)>,
 }
 
-impl Asked {
+impl RequestedColumns {
     fn of(procedure: &str, graph: &ProjectedGraph, arguments: &[Value]) -> Result<Self> {
         let mut names = Vec::new();
-        named(
+        read_names(
             procedure,
             arguments.get(1).unwrap_or(&Value::Null),
             &mut names,
@@ -233,7 +233,7 @@ impl Asked {
 }
 
 /// Properties as a name, a map of names to new names, or a list of these.
-fn named(procedure: &str, given: &Value, names: &mut Vec<(Arc<str>, Arc<str>)>) -> Result<()> {
+fn read_names(procedure: &str, given: &Value, names: &mut Vec<(Arc<str>, Arc<str>)>) -> Result<()> {
     let wrong = |value: &Value| {
         let why = format!(
             "`nodeProperties` is a name, a list of names, or a map of names to new names, not {}",
@@ -245,7 +245,7 @@ fn named(procedure: &str, given: &Value, names: &mut Vec<(Arc<str>, Arc<str>)>) 
         Value::String(name) => names.push((name.clone(), name.clone())),
         Value::List(items) => {
             for item in items.iter() {
-                named(procedure, item, names)?;
+                read_names(procedure, item, names)?;
             }
         }
         Value::Map(map) => {

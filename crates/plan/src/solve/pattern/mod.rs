@@ -18,6 +18,7 @@ mod tree;
 use crate::expr::{BoundExpr, LabelRef, SlotId};
 use crate::logical::{HintKind, QueryGraph};
 use crate::physical::Op;
+use crate::solve::failure::slots_of;
 use crate::solve::seek::{Access, RelAccess};
 use crate::solve::{Flow, Planner, Result};
 use outer_values::OuterValues;
@@ -72,11 +73,6 @@ struct Problem {
 
 impl Problem {
     fn new(graph: QueryGraph, outer_values: OuterValues) -> Self {
-        let slots_of = |expr: &BoundExpr| {
-            let mut slots = Vec::new();
-            expr.for_each_slot(&mut |slot| slots.push(slot));
-            slots
-        };
         let predicate_slots: Vec<Vec<SlotId>> = graph.predicates.iter().map(slots_of).collect();
         let mut about: FxHashMap<SlotId, Vec<usize>> = FxHashMap::default();
         for (at, slots) in predicate_slots.iter().enumerate() {

@@ -4,6 +4,7 @@
 //! with values that depend on the outer row alone: `(a.id = startNode(r).id AND …) OR (… AND b.id = startNode(r).id)`.
 //! They are computed for the first elements that are found instead of for every row that the condition tests.
 
+use isomer_value::Value;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Problem, Progress};
@@ -97,7 +98,27 @@ fn is_outer_value(expr: &BoundExpr, outer: &FxHashSet<SlotId>, arena: &Arena) ->
     });
     let mut has_locals = false;
     expr.for_each_local(&mut |_| has_locals = true);
-    count > 0 && all && !has_locals && !expr.is_volatile() && !value_can_fail(expr, arena)
+    count > 0
+        && all
+        && !has_locals
+        && !has_zero(expr)
+        && !expr.is_volatile()
+        && !value_can_fail(expr, arena)
+}
+
+/// Whether an expression has a constant zero of a float: expressions that differ only in its sign compare as equal.
+fn has_zero(expr: &BoundExpr) -> bool {
+    fn in_value(value: &Value) -> bool {
+        match value {
+            Value::Float(number) => *number == 0.0,
+            Value::List(items) => items.iter().any(in_value),
+            Value::Map(map) => map.values().any(in_value),
+            _ => false,
+        }
+    }
+    let mut found = matches!(expr, BoundExpr::Const(value) if in_value(value));
+    expr.for_each_child(&mut |child| found |= has_zero(child));
+    found
 }
 
 /// Calls `visit` for the largest values of the outer row in a condition.
