@@ -55,7 +55,7 @@ impl EngineKind {
 
 impl Sharing {
     /// How [`Sharing::AsStored`] opens the database in the directory `path`: [`Sharing::Shared`] or
-    /// [`Sharing::Exclusive`]; none if there is no database.
+    /// [`Sharing::Exclusive`]; `None` if the path has no database.
     ///
     /// ```
     /// use isomerdb::{Database, Sharing};

@@ -52,7 +52,7 @@ impl Fields<'_> {
         })
     }
 
-    /// The value of the convergent field at `path`; none if there is no such field.
+    /// The value of the convergent field at `path`; `None` if the field does not exist.
     pub fn value(self, owner: ConvergentOwner, path: &[&str]) -> Result<Option<Value>, DataError> {
         let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
@@ -91,8 +91,8 @@ impl Fields<'_> {
         Ok(None)
     }
 
-    /// The state of the sketch at `path`; none if there is no sketch. Cost: one scan over the places that hold a
-    /// rank.
+    /// The state of the sketch at `path`; `None` if the sketch does not exist. Cost: one scan over the places that hold
+    /// a rank.
     pub fn ranks(
         self,
         owner: ConvergentOwner,
@@ -120,7 +120,7 @@ impl Fields<'_> {
         }))
     }
 
-    /// Whether the set at `path` has an element; none if there is no set. One lookup, whatever the size.
+    /// Whether the set at `path` has an element; `None` if the set does not exist. One lookup, whatever the size.
     pub fn contains(
         self,
         owner: ConvergentOwner,
@@ -159,7 +159,7 @@ impl Fields<'_> {
         Ok(Some(found))
     }
 
-    /// How many elements the set at `path` has, or fields the map; none if there is neither. Counts the keys,
+    /// How many elements the set at `path` has, or fields the map; `None` if neither exists. Counts the keys,
     /// without decoding values.
     pub fn size(self, owner: ConvergentOwner, path: &[&str]) -> Result<Option<u64>, DataError> {
         let Some(position) = self.position_of(owner, path) else {
@@ -196,8 +196,8 @@ impl Fields<'_> {
         Ok(Some(count))
     }
 
-    /// Elements of the set at `path` in their order, from a bound, at most `limit`; none if there is no set. Reads
-    /// no others.
+    /// Elements of the set at `path` in their order, from a bound, at most `limit`; `None` if the set does not exist.
+    /// Reads no others.
     pub fn page(
         self,
         owner: ConvergentOwner,

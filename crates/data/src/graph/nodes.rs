@@ -67,7 +67,7 @@ impl GraphMut<'_> {
     /// removes it.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] if there is no such node, [`DataError::Invalid`] if a step of the path is not a
+    /// [`DataError::NotFound`] if the node does not exist, [`DataError::Invalid`] if a step of the path is not a
     /// map.
     pub fn set_node_property(
         &mut self,

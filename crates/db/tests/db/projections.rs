@@ -253,7 +253,7 @@ fn the_aggregation_projects_a_relationship_per_row() {
          WITH name, gds.graph.project(name, a, b) AS g RETURN name, g.nodeCount, g.relationshipCount ORDER BY name",
     );
     assert_eq!(groups, ["\"x\" 3 2", "\"y\" 2 1"]);
-    // Without rows there is no graph.
+    // Without rows, no graph is made.
     assert_eq!(
         rows(
             &db,
